@@ -1,0 +1,209 @@
+/* The one place where systems differ.
+ *
+ * Each function has one form for Linux and one for everybody else; no room above knows which one it got.
+ * It must not know what a loop is: descriptors, times and error numbers only. All functions return -errno on failure.
+ */
+#ifndef PENSTOCK_PLATFORM_H
+#define PENSTOCK_PLATFORM_H
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#ifdef __linux__
+#define PLATFORM_HAS_EPOLL 1
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#define PLATFORM_EPOLLIN EPOLLIN
+#define PLATFORM_EPOLLOUT EPOLLOUT
+#define PLATFORM_EPOLLERR EPOLLERR
+#define PLATFORM_EPOLLHUP EPOLLHUP
+#define PLATFORM_EPOLLPRI EPOLLPRI
+#define PLATFORM_EPOLLET ((uint32_t)EPOLLET)
+#define PLATFORM_EPOLL_ADD EPOLL_CTL_ADD
+#define PLATFORM_EPOLL_MOD EPOLL_CTL_MOD
+#define PLATFORM_EPOLL_DEL EPOLL_CTL_DEL
+#else
+#define PLATFORM_HAS_EPOLL 0
+#define PLATFORM_EPOLLIN 1u
+#define PLATFORM_EPOLLOUT 4u
+#define PLATFORM_EPOLLERR 8u
+#define PLATFORM_EPOLLHUP 16u
+#define PLATFORM_EPOLLPRI 2u
+#define PLATFORM_EPOLLET (1u << 31)
+#define PLATFORM_EPOLL_ADD 1
+#define PLATFORM_EPOLL_MOD 3
+#define PLATFORM_EPOLL_DEL 2
+#endif
+
+#define PLATFORM_NS_PER_S 1000000000LL
+#define PLATFORM_NS_PER_MS 1000000LL
+/* A longer wait than this many milliseconds does not fit epoll_wait's int. */
+#define PLATFORM_WAIT_MS_MAX 2000000000LL
+
+/* ---- epoll ------------------------------------------------------------------------------------------------------- */
+
+static inline int platform_epoll_create(void) {
+#if PLATFORM_HAS_EPOLL
+    int fd = epoll_create1(EPOLL_CLOEXEC);
+    return fd < 0 ? -errno : fd;
+#else
+    return -ENOSYS;
+#endif
+}
+
+static inline int platform_epoll_ctl(int epoll, int operation, int fd, uint32_t events, uint64_t token) {
+#if PLATFORM_HAS_EPOLL
+    struct epoll_event event;
+    memset(&event, 0, sizeof event);
+    event.events = events;
+    event.data.u64 = token;
+    return epoll_ctl(epoll, operation, fd, &event) < 0 ? -errno : 0;
+#else
+    (void)epoll; (void)operation; (void)fd; (void)events; (void)token;
+    return -ENOSYS;
+#endif
+}
+
+static inline size_t platform_epoll_event_size(void) {
+#if PLATFORM_HAS_EPOLL
+    return sizeof(struct epoll_event);
+#else
+    return 16;
+#endif
+}
+
+static inline uint32_t platform_epoll_events_at(const void *events, int index) {
+#if PLATFORM_HAS_EPOLL
+    return ((const struct epoll_event *)events)[index].events;
+#else
+    (void)events; (void)index;
+    return 0;
+#endif
+}
+
+static inline uint64_t platform_epoll_token_at(const void *events, int index) {
+#if PLATFORM_HAS_EPOLL
+    return ((const struct epoll_event *)events)[index].data.u64;
+#else
+    (void)events; (void)index;
+    return 0;
+#endif
+}
+
+/* Waits in nanoseconds by epoll_pwait2; where the running kernel lacks it, `*coarse` becomes 1 and milliseconds are used,
+ * rounded up so that no wait ends early. A negative timeout waits for ever. */
+static inline int platform_epoll_wait(int epoll, void *events, int capacity, int64_t timeout_ns, int *coarse) {
+#if PLATFORM_HAS_EPOLL
+    int count;
+#ifdef SYS_epoll_pwait2
+    if (!*coarse && timeout_ns > 0) {
+        struct timespec wait = {timeout_ns / PLATFORM_NS_PER_S, timeout_ns % PLATFORM_NS_PER_S};
+        count = (int)syscall(SYS_epoll_pwait2, epoll, events, capacity, &wait, NULL, (size_t)0);
+        if (count >= 0) return count;
+        if (errno != ENOSYS && errno != EPERM) return -errno;
+        *coarse = 1; /* an old kernel, or a sandbox that does not know the call */
+    }
+#else
+    *coarse = 1;
+#endif
+    int64_t ms = timeout_ns < 0 ? -1 : (timeout_ns + PLATFORM_NS_PER_MS - 1) / PLATFORM_NS_PER_MS;
+    if (ms > PLATFORM_WAIT_MS_MAX) ms = PLATFORM_WAIT_MS_MAX;
+    count = epoll_wait(epoll, (struct epoll_event *)events, capacity, (int)ms);
+    return count < 0 ? -errno : count;
+#else
+    (void)epoll; (void)events; (void)capacity; (void)timeout_ns; (void)coarse;
+    return -ENOSYS;
+#endif
+}
+
+/* ---- wakers ------------------------------------------------------------------------------------------------------ */
+
+static inline int platform_make_quiet(int fd) {
+    int flags = fcntl(fd, F_GETFL);
+    if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0 || fcntl(fd, F_SETFD, FD_CLOEXEC) < 0) return -errno;
+    return 0;
+}
+
+/* A pipe, both ends non-blocking and closed on exec. */
+static inline int platform_pipe_open(int *ends) {
+    if (pipe(ends) < 0) return -errno;
+    int failed = platform_make_quiet(ends[0]);
+    if (!failed) failed = platform_make_quiet(ends[1]);
+    if (failed) {
+        close(ends[0]);
+        close(ends[1]);
+    }
+    return failed;
+}
+
+/* An eventfd where there is one (both ends are then the same descriptor), else a pipe. */
+static inline int platform_waker_open(int *ends) {
+#ifdef __linux__
+    int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (fd >= 0) {
+        ends[0] = ends[1] = fd;
+        return 0;
+    }
+#endif
+    return platform_pipe_open(ends);
+}
+
+/* ---- threads and forks ------------------------------------------------------------------------------------------- */
+
+static inline int platform_cond_init(pthread_cond_t *condition) {
+    pthread_condattr_t attributes;
+    int failed = pthread_condattr_init(&attributes);
+    if (failed) return -failed;
+#ifndef __APPLE__ /* macOS has no monotonic conditions; platform_cond_wait_until waits relatively there */
+    failed = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+#endif
+    if (!failed) failed = pthread_cond_init(condition, &attributes);
+    pthread_condattr_destroy(&attributes);
+    return -failed;
+}
+
+static inline int platform_cond_wait_until(pthread_cond_t *condition, pthread_mutex_t *lock, int64_t deadline_ns) {
+    struct timespec at = {deadline_ns / PLATFORM_NS_PER_S, deadline_ns % PLATFORM_NS_PER_S};
+#ifdef __APPLE__
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    int64_t rest = deadline_ns - (now.tv_sec * PLATFORM_NS_PER_S + now.tv_nsec);
+    if (rest <= 0) return -ETIMEDOUT;
+    at.tv_sec = rest / PLATFORM_NS_PER_S;
+    at.tv_nsec = rest % PLATFORM_NS_PER_S;
+    return -pthread_cond_timedwait_relative_np(condition, lock, &at);
+#else
+    return -pthread_cond_timedwait(condition, lock, &at);
+#endif
+}
+
+/* Forks are counted per process and not per loop: a loop compares the count at its birth with the present one, so that
+ * use after fork is found without a system call. This is the only variable that lives outside a loop. */
+static uint32_t platform_forks = 0;
+static int platform_forks_watched = 0;
+
+static void platform_forked(void) { platform_forks++; }
+
+static inline int platform_watch_forks(void) {
+    if (!platform_forks_watched) {
+        int failed = pthread_atfork(NULL, NULL, platform_forked);
+        if (failed) return -failed;
+        platform_forks_watched = 1;
+    }
+    return 0;
+}
+
+static inline uint32_t platform_fork_count(void) { return platform_forks; }
+
+/* ---- atomics ----------------------------------------------------------------------------------------------------- */
+
+static inline int platform_atomic_load(const int *value) { return __atomic_load_n(value, __ATOMIC_ACQUIRE); }
+static inline void platform_atomic_store(int *value, int to) { __atomic_store_n(value, to, __ATOMIC_RELEASE); }
+
+#endif

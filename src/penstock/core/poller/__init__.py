@@ -1,0 +1,1 @@
+"""Readiness sources: which descriptors can go on? One interface, one file per source."""

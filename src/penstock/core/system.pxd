@@ -1,0 +1,84 @@
+# Declarations of the system's C interface, nothing else.
+#
+# What only one system has is reached through `platform.h`, so that no room above knows which system it runs on.
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+
+cdef extern from "time.h" nogil:
+    ctypedef int clockid_t
+    struct timespec:
+        long tv_sec
+        long tv_nsec
+    int clock_gettime(clockid_t clock, timespec* out)
+    int CLOCK_MONOTONIC
+
+cdef extern from "errno.h" nogil:
+    int errno
+    int EINTR, EAGAIN, EBADF, EEXIST, ENOENT, EPERM, EINVAL, ENOSYS, ENOMEM, EMFILE, ETIMEDOUT, ENOTSUP
+
+cdef extern from "unistd.h" nogil:
+    int close(int fd)
+    Py_ssize_t read(int fd, void* buffer, size_t size)
+    Py_ssize_t write(int fd, const void* buffer, size_t size)
+    void abort "abort"()
+
+cdef extern from "sys/ioctl.h" nogil:
+    int ioctl(int fd, unsigned long request, ...)
+    unsigned long FIONREAD
+
+cdef extern from "sys/select.h" nogil:
+    ctypedef struct fd_set:
+        pass
+    int FD_SETSIZE
+    void FD_ZERO(fd_set* s)
+    void FD_SET(int fd, fd_set* s)
+    void FD_CLR(int fd, fd_set* s)
+    bint FD_ISSET(int fd, fd_set* s)
+    int pselect(int count, fd_set* readable, fd_set* writable, fd_set* exceptional, const timespec* timeout, void* mask)
+
+cdef extern from "poll.h" nogil:
+    struct pollfd:
+        int fd
+        short events
+        short revents
+    int poll(pollfd* fds, unsigned long count, int timeout_ms)
+    short POLLIN, POLLOUT, POLLERR, POLLHUP, POLLNVAL, POLLPRI
+
+cdef extern from "pthread.h" nogil:
+    ctypedef struct pthread_mutex_t:
+        pass
+    ctypedef struct pthread_cond_t:
+        pass
+    ctypedef unsigned long pthread_t
+    int pthread_mutex_init(pthread_mutex_t* lock, void* attributes)
+    int pthread_mutex_destroy(pthread_mutex_t* lock)
+    int pthread_mutex_lock(pthread_mutex_t* lock)
+    int pthread_mutex_unlock(pthread_mutex_t* lock)
+    int pthread_cond_destroy(pthread_cond_t* condition)
+    int pthread_cond_signal(pthread_cond_t* condition)
+    int pthread_cond_broadcast(pthread_cond_t* condition)
+
+cdef extern from "platform.h" nogil:
+    # One epoll interface on every system: where there is no epoll, platform_epoll_create fails with ENOSYS.
+    struct platform_epoll_event:
+        uint32_t events
+        uint64_t token
+    int PLATFORM_HAS_EPOLL
+    uint32_t PLATFORM_EPOLLIN, PLATFORM_EPOLLOUT, PLATFORM_EPOLLERR, PLATFORM_EPOLLHUP, PLATFORM_EPOLLPRI, PLATFORM_EPOLLET
+    int PLATFORM_EPOLL_ADD, PLATFORM_EPOLL_MOD, PLATFORM_EPOLL_DEL
+    int platform_epoll_create()
+    int platform_epoll_ctl(int epoll, int operation, int fd, uint32_t events, uint64_t token)
+    int platform_epoll_wait(int epoll, void* events, int capacity, int64_t timeout_ns, int* coarse)
+    size_t platform_epoll_event_size()
+    uint32_t platform_epoll_events_at(const void* events, int index)
+    uint64_t platform_epoll_token_at(const void* events, int index)
+    # A waker is an eventfd where there is one (then both ends are the same descriptor), else a pipe.
+    int platform_waker_open(int* ends)
+    int platform_pipe_open(int* ends)
+    # Waits on a condition until an instant of the monotonic clock.
+    int platform_cond_init(pthread_cond_t* condition)
+    int platform_cond_wait_until(pthread_cond_t* condition, pthread_mutex_t* lock, int64_t deadline_ns)
+    # Counts the forks that this process is away from the one that loaded the library.
+    int platform_watch_forks()
+    uint32_t platform_fork_count()
+    int platform_atomic_load(const int* value)
+    void platform_atomic_store(int* value, int to)

@@ -1,0 +1,312 @@
+# Every C structure of the kernel, nothing else.
+#
+# State that is touched without the GIL lives here; free functions of the modules named below work on pointers to it, and
+# one thin final class per room embeds it for Python. Structures only reach downwards: a ring knows no lane, a lane no loop.
+from cpython.ref cimport PyObject
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+
+from penstock.core.system cimport pthread_cond_t, pthread_mutex_t
+
+cdef struct LoopC
+cdef struct PollerC
+
+# ---- what a handler without the GIL looks like ----------------------------------------------------------------------
+
+# Called in the readiness step. Returns READY_DONE, or READY_AGAIN if it stopped at its share and the descriptor is still
+# ready: it is then called again in the next turn, behind the others.
+ctypedef int (*native_ready_t)(LoopC* loop, int fd, uint32_t events, void* context) noexcept nogil
+# Called in the timer step; `timer` is the identity that timers_start gave out.
+ctypedef void (*native_timer_t)(LoopC* loop, uint64_t timer, void* context) noexcept nogil
+
+# ---- clock.py -------------------------------------------------------------------------------------------------------
+
+cdef struct ClockC:
+    bint manual
+    int64_t manual_ns
+
+cdef struct TickC:
+    int64_t period_ns
+    int64_t next_ns
+    uint64_t fired
+    uint64_t missed
+
+# ---- ring.py --------------------------------------------------------------------------------------------------------
+
+cdef struct ItemC:
+    void* first
+    void* second
+    int64_t mark            # what the queue's owner wants to remember of the item
+
+cdef struct RingC:
+    ItemC* slots
+    uint64_t mask
+    uint64_t capacity
+    uint64_t head           # the next to pop; head and tail only grow, until the ring is empty
+    uint64_t tail           # the next to push
+
+# ---- budget.py ------------------------------------------------------------------------------------------------------
+
+cdef struct BudgetC:
+    int64_t limit
+    int64_t left
+    int unit                # UNIT_WORK, UNIT_NS
+    int refill              # REFILL_TURN, REFILL_TICK
+    bint keep               # a denied event stays (or is dropped)
+    bint denied_since_refill
+    uint64_t epoch          # the turn or tick of the last refill
+    uint64_t spent
+    uint64_t overrun        # what handlers took beyond what was left; never borrowed from the next refill
+    uint64_t denied
+    uint64_t refills
+
+# ---- lane.py --------------------------------------------------------------------------------------------------------
+
+cdef struct LaneC:
+    RingC ring
+    BudgetC budget
+    int overflow            # OVERFLOW_...
+    int32_t priority
+    uint32_t index          # the order of creation; the order among equal priorities
+    uint32_t in_flight      # posted by other threads, still in the inbox
+    bint closed
+    uint64_t offered        # every attempt to push
+    uint64_t run
+    uint64_t high_water
+    uint64_t dropped_oldest
+    uint64_t dropped_newest
+    uint64_t dropped_denied
+    uint64_t dropped_closed
+    uint64_t coalesced
+    uint64_t rejected
+
+# ---- timers.py ------------------------------------------------------------------------------------------------------
+
+cdef struct TimerKeyC:      # what the heap compares, so that no comparison follows a pointer
+    int64_t deadline_ns
+    uint64_t sequence
+    uint32_t slot
+
+cdef struct TimerC:
+    void* first             # the callable, or a native_timer_t
+    void* second            # its arguments, or its context
+    int64_t deadline_ns
+    int64_t period_ns       # 0: fires once
+    uint32_t generation
+    uint32_t position       # in the heap, or TIMER_DUE, TIMER_FREE
+    uint32_t next_free
+    uint8_t native
+
+cdef struct DueC:
+    uint32_t slot
+    uint32_t generation
+    int64_t late_ns
+
+cdef struct TimersC:
+    TimerKeyC* heap
+    TimerC* slots
+    uint32_t size           # in the heap
+    uint32_t live           # in the heap, or due and not run yet
+    uint32_t used           # slots ever used
+    uint32_t allocated
+    uint32_t capacity
+    uint32_t first_free
+    uint64_t sequence
+    uint64_t started
+    uint64_t cancelled
+    uint64_t moved
+    uint64_t fired
+    uint64_t missed_periods
+    uint64_t high_water
+
+# ---- poller/ --------------------------------------------------------------------------------------------------------
+
+cdef struct ReadyC:
+    uint64_t token          # generation << 32 | fd
+    uint32_t events
+
+ctypedef int (*poller_change_t)(PollerC* poller, int fd, uint32_t interest, bint edge, uint64_t token) noexcept nogil
+ctypedef int (*poller_remove_t)(PollerC* poller, int fd) noexcept nogil
+ctypedef int (*poller_wait_t)(PollerC* poller, ReadyC* out, int capacity, int64_t timeout_ns) noexcept nogil
+ctypedef int (*poller_reset_t)(PollerC* poller) noexcept nogil
+
+cdef struct PollerC:        # all calls return -errno on failure
+    void* state
+    poller_change_t add
+    poller_change_t modify
+    poller_remove_t remove
+    poller_wait_t wait
+    poller_reset_t reset    # forget everything that was added
+    bint edge               # knows edge-triggered registrations
+    bint simulated          # moves the clock by itself while it waits
+
+# ---- registry.py ----------------------------------------------------------------------------------------------------
+
+cdef struct RegistrationC:
+    PyObject* callback      # NULL for a native handler
+    PyObject* number        # the descriptor's number as an object, so that a dispatch allocates nothing
+    native_ready_t native
+    void* context
+    uint32_t generation
+    uint32_t interest       # what is wanted
+    uint32_t applied        # what the poller knows
+    uint32_t again_events
+    int32_t again_next
+    bint live
+    bint edge
+    bint internal           # the loop's own: keeps no loop alive, is not counted
+    bint changed            # waits in the list of changes
+    bint again              # waits in the list of those that stopped at their share
+    int32_t changed_next
+
+cdef struct RegistryC:
+    RegistrationC* table    # by descriptor number
+    uint32_t size
+    uint32_t capacity
+    uint32_t live           # without the internal ones
+    uint32_t high_water
+    uint32_t generation
+    int32_t changed_first, changed_last
+    int32_t again_first, again_last
+    uint64_t registered
+    uint64_t replaced
+
+# ---- waker.py, inbox.py ---------------------------------------------------------------------------------------------
+
+cdef struct WakerC:
+    int read_fd
+    int write_fd
+    uint64_t wakes
+    uint64_t drained
+
+cdef struct InboxC:
+    pthread_mutex_t lock
+    pthread_cond_t room
+    RingC ring
+    bint ready              # lock and condition exist
+    bint closed
+    bint sleeping           # the loop is about to block, or blocked
+    int filled              # read without the lock: something is there
+    uint32_t waiting        # threads that wait for room
+    uint64_t posted
+    uint64_t rejected
+    uint64_t waited
+    uint64_t high_water
+
+# ---- probes.py ------------------------------------------------------------------------------------------------------
+
+cdef enum:
+    HISTOGRAM_BUCKETS = 48
+    RECORDER_TURNS = 64
+    SUSPECTS = 8
+
+cdef struct HistogramC:     # bucket k counts the values v with 2^(k-1) <= v < 2^k
+    uint64_t buckets[HISTOGRAM_BUCKETS]
+    uint64_t count
+    uint64_t total
+    uint64_t highest
+
+cdef struct TurnC:          # one line of the flight recorder
+    uint64_t number
+    int64_t start_ns
+    int64_t asleep_ns
+    int64_t busy_ns
+    uint32_t ready
+    uint32_t posts
+    uint32_t timers
+    uint32_t deferred
+    uint32_t events
+    uint32_t left           # steps that reached their limit
+
+cdef struct SuspectC:
+    PyObject* handler       # owned; NULL for a native handler
+    int fd
+
+cdef struct ProbesC:
+    uint64_t turns
+    uint64_t python_turns   # the turns that took the GIL
+    uint64_t polls
+    uint64_t polls_skipped
+    uint64_t waits
+    uint64_t asleep_ns
+    uint64_t ready
+    uint64_t ready_native
+    uint64_t ready_python
+    uint64_t stale
+    uint64_t errors
+    uint64_t deferred
+    uint64_t deferred_refused
+    uint64_t deferred_high_water
+    uint64_t timers_left    # turns whose timer step reached its budget
+    uint64_t inbox_left
+    uint64_t lanes_left
+    uint64_t signals
+    uint64_t poller_resets
+    uint64_t changes
+    HistogramC turn_ns
+    HistogramC late_ns
+    HistogramC batch
+    TurnC recorder[RECORDER_TURNS]
+    # Which handler took longest: see probes.py on strides.
+    int64_t mark_ns
+    int stride
+    int since_mark
+    SuspectC suspects[SUSPECTS]
+    int64_t slowest_ns      # of this turn
+    int slowest_count
+    SuspectC slowest[SUSPECTS]
+    int64_t longest_ns      # the longest turn so far
+    uint64_t longest_turn
+    int64_t longest_handler_ns
+    int longest_count
+    SuspectC longest[SUSPECTS]
+
+# ---- loop.py --------------------------------------------------------------------------------------------------------
+
+cdef struct LoopC:
+    ClockC* clock
+    TickC tick
+    TimersC timers
+    RegistryC registry
+    PollerC* poller
+    InboxC inbox
+    WakerC waker
+    RingC deferred
+    ProbesC probes
+    LaneC** lanes           # by priority, then by creation
+    uint32_t lane_count
+    uint64_t lane_pending   # items in all lanes
+    uint64_t drops          # of all lanes, for the report
+    # limits, copied from the policy once
+    uint32_t ready_batch
+    uint32_t timer_budget
+    uint32_t inbox_budget
+    int64_t wait_max_ns
+    int64_t poll_skip_ns
+    int64_t slow_slack_divisor
+    # the turn
+    int64_t now_ns
+    int64_t woke_ns
+    int64_t slept_ns
+    int64_t polled_ns
+    uint64_t turn
+    ReadyC* ready           # the batch: native ones are run, those for Python are moved to the front
+    int ready_count
+    int ready_next
+    DueC* due
+    int due_count
+    int due_next
+    uint32_t left
+    uint32_t posts_run
+    uint32_t timers_run
+    uint32_t deferred_run
+    uint32_t events_run
+    uint32_t ready_seen
+    uint32_t stale_polls    # polls in a row that saw an event of no live registration
+    int stopping            # set from anywhere
+    int signalled           # a signal arrived: the interpreter must be asked
+    int python_due          # the native half left something for Python
+    int failed              # an errno of the poller, to be raised
+    int broken              # an invariant, found without the GIL
+    bint closed
+    unsigned long owner     # the thread
+    uint32_t forks

@@ -1,0 +1,163 @@
+"""Every bound and default of the project, with its unit and the reason for its value.
+
+A limit is a named constant with the comment that explains it directly above; `docs/limits.md` is generated from this
+file. What a program may change is a field of `Policy` with the same name in lower case; the same names appear in errors,
+figures and commands. This file must not know any other file but `errors`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Literal
+
+from penstock.errors import UsageError
+
+NS_PER_S = 1_000_000_000
+
+# ---- the loop --------------------------------------------------------------------------------------------------------
+
+# Descriptors that one loop may watch. Above the 20,000 that common systems allow a process, and 80 bytes each.
+DESCRIPTORS_MAX = 1_048_576
+
+# Ready descriptors taken from the poller at once. High enough that one system call serves a thousand connections, low
+# enough that a batch of 5 us handlers ends within 5 ms.
+READY_BATCH = 1_024
+
+# Timers that may be live in one loop. At most 120 bytes each: 500 MB if somebody really starts them all.
+TIMERS_MAX = 4_194_304
+
+# Timers run in one turn. A thundering herd of timers must not keep readiness waiting for more than about a millisecond.
+TIMER_BUDGET = 4_096
+
+# Deferred tasks that may wait. A program that defers more than this in one turn has lost control of itself.
+DEFERRED_CAPACITY = 1_048_576
+
+# Posts of other threads that may wait. Each holds a reference, so this bounds what a stuck loop keeps alive.
+INBOX_CAPACITY = 65_536
+
+# Posts taken over in one turn, so that a flood from threads does not starve descriptors.
+INBOX_BUDGET = 1_024
+
+# Lanes of one loop. Each turn looks at every lane that may have work; a program with more kinds of work than this wants
+# one lane with a key.
+LANES_MAX = 64
+
+# The longest wait in the poller. A changed clock or a lost wake-up is noticed after at most this long.
+WAIT_MAX_NS = 300 * NS_PER_S
+
+# While only internal work is pending, a poll may be skipped if the last one is at most this old: a chain of callbacks
+# then costs no system call per step, and readiness is late by at most this much.
+POLL_SKIP_NS = 50_000
+
+# The period of the policy clock, whose TIMER refills the budgets that are counted per tick.
+TICK_PERIOD_NS = NS_PER_S
+
+# The shortest and longest period of the policy clock: below a millisecond ticks cost more than the work they allow.
+TICK_PERIOD_MIN_NS = 1_000_000
+TICK_PERIOD_MAX_NS = 3_600 * NS_PER_S
+
+# The longest delay of a timer: ten years. Beyond that a delay is a mistake of units.
+TIMER_DELAY_MAX_NS = 10 * 365 * 86_400 * NS_PER_S
+
+# The shortest period of an interval. A shorter one would be due again before its handler has returned.
+INTERVAL_MIN_NS = 1_000
+
+# Reports of one kind (drops of a lane, errors of handlers) that the default hooks print: at most this many per
+# REPORT_PERIOD_NS, the rest is counted and added up in the next one.
+REPORTS_PER_PERIOD = 10
+REPORT_PERIOD_NS = NS_PER_S
+
+# ---- lanes -----------------------------------------------------------------------------------------------------------
+
+# Events that may wait in a lane, and the most that a lane may be asked to hold.
+LANE_CAPACITY = 1_024
+LANE_CAPACITY_MAX = 16_777_216
+
+# Events of a lane that run in one turn. High enough to amortise the turn (about 100 ns), low enough that a lane of
+# 10 us handlers delays the next poll by less than 3 ms.
+LANE_BUDGET = 256
+
+# The longest time that `overflow="block"` keeps a posting thread waiting before it raises Overflow.
+BLOCK_TIMEOUT_NS = 5 * NS_PER_S
+
+# Characters of a lane's or loop's name: it appears in metrics.
+NAME_MAX_CHARACTERS = 80
+
+# ---- the budgeted system ---------------------------------------------------------------------------------------------
+
+# Events that the budgeted system's ring holds, and the internal events that one tick allows.
+BUDGETED_QUEUE_CAPACITY = 16
+BUDGETED_QUEUE_CAPACITY_MAX = 1_048_576
+BUDGETED_INTERNAL_PER_TICK = 2
+
+# The pause between two iterations in real time: a thousand looks per second cost next to nothing.
+BUDGETED_THROTTLE_NS = 1_000_000
+
+# What the command may be asked for: a demonstration ends.
+BUDGETED_TICKS_MAX = 1_000_000
+BUDGETED_FLOOD_MAX = 10_000_000
+
+# ---- the simulated kernel --------------------------------------------------------------------------------------------
+
+# Bytes that a simulated socket or pipe buffers in one direction, as Linux does for a pipe.
+SIMULATED_BUFFER_BYTES = 65_536
+
+# Descriptors of one simulated kernel.
+SIMULATED_DESCRIPTORS_MAX = 65_536
+
+# Events that may be scheduled in a simulated kernel.
+SIMULATED_SCHEDULE_MAX = 1_048_576
+
+OnInvariant = Literal["raise", "abort"]
+
+
+def _whole(name: str, value: object, least: int, most: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise UsageError(f"{name} is {value!r}; give a whole number from {least:,} to {most:,}")
+    if not least <= value <= most:
+        raise UsageError(f"{name} is {value:,}; give a whole number from {least:,} to {most:,}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """The limits of one loop that a program may change. Every field is named after its constant above."""
+
+    descriptors_max: int = DESCRIPTORS_MAX
+    ready_batch: int = READY_BATCH
+    timers_max: int = TIMERS_MAX
+    timer_budget: int = TIMER_BUDGET
+    deferred_capacity: int = DEFERRED_CAPACITY
+    inbox_capacity: int = INBOX_CAPACITY
+    inbox_budget: int = INBOX_BUDGET
+    lanes_max: int = LANES_MAX
+    wait_max_ns: int = WAIT_MAX_NS
+    poll_skip_ns: int = POLL_SKIP_NS
+    tick_period_ns: int = TICK_PERIOD_NS
+    block_timeout_ns: int = BLOCK_TIMEOUT_NS
+    on_invariant: OnInvariant = "raise"
+
+    def __post_init__(self) -> None:
+        for name, (least, most) in POLICY_RANGES.items():
+            _whole(name, getattr(self, name), least, most)
+        if self.on_invariant not in ("raise", "abort"):
+            raise UsageError(f'on_invariant is {self.on_invariant!r}; give "raise" or "abort"')
+
+
+# What each field of a policy may be.
+POLICY_RANGES: dict[str, tuple[int, int]] = {
+    "descriptors_max": (4, DESCRIPTORS_MAX),
+    "ready_batch": (1, 65_536),
+    "timers_max": (1, 268_435_456),
+    "timer_budget": (1, 1_048_576),
+    "deferred_capacity": (1, 16_777_216),
+    "inbox_capacity": (1, 16_777_216),
+    "inbox_budget": (1, 1_048_576),
+    "lanes_max": (1, 4_096),
+    "wait_max_ns": (1_000_000, WAIT_MAX_NS),
+    "poll_skip_ns": (0, 1_000_000),
+    "tick_period_ns": (TICK_PERIOD_MIN_NS, TICK_PERIOD_MAX_NS),
+    "block_timeout_ns": (0, WAIT_MAX_NS),
+}
+
+if {field.name for field in fields(Policy)} != POLICY_RANGES.keys() | {"on_invariant"}:  # pragma: no cover
+    raise AssertionError("POLICY_RANGES does not list every field of Policy")
