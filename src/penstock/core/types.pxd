@@ -10,6 +10,19 @@ from penstock.core.system cimport pthread_cond_t, pthread_mutex_t
 cdef struct LoopC
 cdef struct PollerC
 
+# ---- words of every room ---------------------------------------------------------------------------------------------
+
+cdef enum:
+    # What a descriptor can be ready for; the same numbers as in poller/events.py.
+    READABLE = 1
+    WRITABLE = 2
+    ERROR = 4
+    HANGUP = 8
+    PRIORITY = 16
+    # What a native handler answers.
+    READY_DONE = 0
+    READY_AGAIN = 1
+
 # ---- what a handler without the GIL looks like ----------------------------------------------------------------------
 
 # Called in the readiness step. Returns READY_DONE, or READY_AGAIN if it stopped at its share and the descriptor is still
@@ -127,6 +140,7 @@ cdef struct ReadyC:
 ctypedef int (*poller_change_t)(PollerC* poller, int fd, uint32_t interest, bint edge, uint64_t token) noexcept nogil
 ctypedef int (*poller_remove_t)(PollerC* poller, int fd) noexcept nogil
 ctypedef int (*poller_wait_t)(PollerC* poller, ReadyC* out, int capacity, int64_t timeout_ns) noexcept nogil
+ctypedef int64_t (*poller_unread_t)(PollerC* poller, int fd) noexcept nogil
 ctypedef int (*poller_reset_t)(PollerC* poller) noexcept nogil
 
 cdef struct PollerC:        # all calls return -errno on failure
@@ -135,6 +149,7 @@ cdef struct PollerC:        # all calls return -errno on failure
     poller_change_t modify
     poller_remove_t remove
     poller_wait_t wait
+    poller_unread_t unread  # bytes that a read would give now, 0 where unknown
     poller_reset_t reset    # forget everything that was added
     bint edge               # knows edge-triggered registrations
     bint simulated          # moves the clock by itself while it waits
