@@ -65,9 +65,9 @@ cdef struct BudgetC:
     int unit                # UNIT_WORK, UNIT_NS
     int refill              # REFILL_TURN, REFILL_TICK
     bint keep               # a denied event stays (or is dropped)
-    bint denied_since_refill
     uint64_t epoch          # the turn or tick of the last refill
     uint64_t spent
+    uint64_t spent_before   # at the last refill
     uint64_t overrun        # what handlers took beyond what was left; never borrowed from the next refill
     uint64_t denied
     uint64_t refills
@@ -80,8 +80,14 @@ cdef struct LaneC:
     int overflow            # OVERFLOW_...
     int32_t priority
     uint32_t index          # the order of creation; the order among equal priorities
-    uint32_t in_flight      # posted by other threads, still in the inbox
+    uint32_t in_flight      # posted by other threads, still in the inbox; under the inbox's lock
+    uint32_t blocked        # threads that wait for room here; under the inbox's lock
+    uint64_t barrier        # the step that runs now must not reach items that were offered later
     bint closed
+    uint64_t* pending       # the sums that the owner of several lanes keeps over all of them; never NULL
+    uint64_t* drops
+    uint64_t own_pending    # ... or the lane itself, while it has no owner
+    uint64_t own_drops
     uint64_t offered        # every attempt to push
     uint64_t run
     uint64_t high_water
@@ -118,7 +124,7 @@ cdef struct TimersC:
     TimerKeyC* heap
     TimerC* slots
     uint32_t size           # in the heap
-    uint32_t live           # in the heap, or due and not run yet
+    uint32_t live           # in the heap, or due and not run yet; one slot each
     uint32_t used           # slots ever used
     uint32_t allocated
     uint32_t capacity
