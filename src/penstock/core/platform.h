@@ -11,6 +11,8 @@
 #include <pthread.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -120,6 +122,21 @@ static inline int platform_epoll_wait(int epoll, void *events, int capacity, int
     (void)epoll; (void)events; (void)capacity; (void)timeout_ns; (void)coarse;
     return -ENOSYS;
 #endif
+}
+
+/* ---- descriptors -------------------------------------------------------------------------------------------------- */
+
+/* 0, -EBADF, or -EPERM for what is always ready as far as a kernel can tell. */
+static inline int platform_can_wait(int fd) {
+    struct stat about;
+    if (fstat(fd, &about) < 0) return -errno;
+    return S_ISREG(about.st_mode) || S_ISDIR(about.st_mode) ? -EPERM : 0;
+}
+
+/* Bytes that a read would give now; 0 where the kernel does not tell. */
+static inline int64_t platform_unread(int fd) {
+    int count = 0;
+    return ioctl(fd, FIONREAD, &count) < 0 || count < 0 ? 0 : count;
 }
 
 /* ---- wakers ------------------------------------------------------------------------------------------------------ */

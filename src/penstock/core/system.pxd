@@ -11,19 +11,18 @@ cdef extern from "time.h" nogil:
     int clock_gettime(clockid_t clock, timespec* out)
     int CLOCK_MONOTONIC
 
+cdef extern from * nogil:
+    int clz64 "__builtin_clzll"(unsigned long long value)
+
 cdef extern from "errno.h" nogil:
     int errno
-    int EINTR, EAGAIN, EBADF, EEXIST, ENOENT, EPERM, EINVAL, ENOSYS, ENOMEM, EMFILE, ETIMEDOUT, ENOTSUP
+    int EINTR, EAGAIN, EBADF, EEXIST, ENOENT, EPERM, EINVAL, ENOSYS, ENOMEM, EMFILE, ETIMEDOUT, ENOTSUP, EIO
 
 cdef extern from "unistd.h" nogil:
     int close(int fd)
     Py_ssize_t read(int fd, void* buffer, size_t size)
     Py_ssize_t write(int fd, const void* buffer, size_t size)
     void abort "abort"()
-
-cdef extern from "sys/ioctl.h" nogil:
-    int ioctl(int fd, unsigned long request, ...)
-    unsigned long FIONREAD
 
 cdef extern from "sys/select.h" nogil:
     ctypedef struct fd_set:
@@ -72,6 +71,9 @@ cdef extern from "platform.h" nogil:
     uint32_t platform_epoll_events_at(const void* events, int index)
     uint64_t platform_epoll_token_at(const void* events, int index)
     # A waker is an eventfd where there is one (then both ends are the same descriptor), else a pipe.
+    # 0, -EBADF, or -EPERM for a file whose readiness means nothing (regular files, directories).
+    int platform_can_wait(int fd)
+    int64_t platform_unread(int fd)
     int platform_waker_open(int* ends)
     int platform_pipe_open(int* ends)
     # Waits on a condition until an instant of the monotonic clock.

@@ -66,6 +66,7 @@ cdef struct BudgetC:
     int refill              # REFILL_TURN, REFILL_TICK
     bint keep               # a denied event stays (or is dropped)
     uint64_t epoch          # the turn or tick of the last refill
+    uint64_t denied_epoch   # ... of the last denial of an event that stayed: counted once per refill
     uint64_t spent
     uint64_t spent_before   # at the last refill
     uint64_t overrun        # what handlers took beyond what was left; never borrowed from the next refill
@@ -80,8 +81,8 @@ cdef struct LaneC:
     int overflow            # OVERFLOW_...
     int32_t priority
     uint32_t index          # the order of creation; the order among equal priorities
-    uint32_t in_flight      # posted by other threads, still in the inbox; under the inbox's lock
-    uint32_t blocked        # threads that wait for room here; under the inbox's lock
+    uint32_t in_flight      # a blocking lane's places promised to events that are in the inbox; under the inbox's lock
+    uint64_t published      # what other threads may know of its depth; under the inbox's lock
     uint64_t barrier        # the step that runs now must not reach items that were offered later
     bint closed
     uint64_t* pending       # the sums that the owner of several lanes keeps over all of them; never NULL
@@ -114,11 +115,6 @@ cdef struct TimerC:
     uint32_t position       # in the heap, or TIMER_DUE, TIMER_FREE
     uint32_t next_free
     uint8_t native
-
-cdef struct DueC:
-    uint32_t slot
-    uint32_t generation
-    int64_t late_ns
 
 cdef struct TimersC:
     TimerKeyC* heap
@@ -199,13 +195,17 @@ cdef struct WakerC:
     uint64_t wakes
     uint64_t drained
 
+cdef enum:
+    POST_CALL = 0           # an item of the inbox: a callable and its arguments
+    POST_LANE = 1           # ... or a lane and an event
+
 cdef struct InboxC:
     pthread_mutex_t lock
     pthread_cond_t room
     RingC ring
     bint ready              # lock and condition exist
     bint closed
-    bint sleeping           # the loop is about to block, or blocked
+    bint sleeping           # the loop blocks, or is about to
     int filled              # read without the lock: something is there
     uint32_t waiting        # threads that wait for room
     uint64_t posted
@@ -238,9 +238,16 @@ cdef struct TurnC:          # one line of the flight recorder
     uint32_t events
     uint32_t left           # steps that reached their limit
 
-cdef struct SuspectC:
-    PyObject* handler       # owned; NULL for a native handler
-    int fd
+cdef struct SlowC:           # the handlers between two looks at the clock; see probes.py on strides
+    PyObject* handlers[SUSPECTS]    # owned; NULL for a native handler
+    int fds[SUSPECTS]
+    int count
+    int64_t took_ns
+
+cdef struct LongestC:
+    int64_t busy_ns
+    uint64_t turn
+    SlowC slow
 
 cdef struct ProbesC:
     uint64_t turns
@@ -248,6 +255,7 @@ cdef struct ProbesC:
     uint64_t polls
     uint64_t polls_skipped
     uint64_t waits
+    uint64_t approaches     # waits that were cut short to be punctual
     uint64_t asleep_ns
     uint64_t ready
     uint64_t ready_native
@@ -260,26 +268,24 @@ cdef struct ProbesC:
     uint64_t timers_left    # turns whose timer step reached its budget
     uint64_t inbox_left
     uint64_t lanes_left
+    uint64_t ready_left
     uint64_t signals
     uint64_t poller_resets
     uint64_t changes
+    uint64_t changes_failed
     HistogramC turn_ns
     HistogramC late_ns
     HistogramC batch
     TurnC recorder[RECORDER_TURNS]
-    # Which handler took longest: see probes.py on strides.
-    int64_t mark_ns
-    int stride
+    int64_t mark_ns         # the last look at the clock
+    int stride              # handlers between two looks
     int since_mark
-    SuspectC suspects[SUSPECTS]
-    int64_t slowest_ns      # of this turn
-    int slowest_count
-    SuspectC slowest[SUSPECTS]
-    int64_t longest_ns      # the longest turn so far
-    uint64_t longest_turn
-    int64_t longest_handler_ns
-    int longest_count
-    SuspectC longest[SUSPECTS]
+    SlowC now               # since the last look
+    SlowC slowest           # of this turn
+    LongestC longest        # of all turns whose slowest handler was Python's
+    SlowC native_now
+    SlowC native_slowest
+    LongestC native_longest # ... was native
 
 # ---- loop.py --------------------------------------------------------------------------------------------------------
 
@@ -295,39 +301,39 @@ cdef struct LoopC:
     ProbesC probes
     LaneC** lanes           # by priority, then by creation
     uint32_t lane_count
-    uint64_t lane_pending   # items in all lanes
-    uint64_t drops          # of all lanes, for the report
+    uint64_t lane_pending   # events in all lanes
+    uint64_t drops          # of all lanes
     # limits, copied from the policy once
     uint32_t ready_batch
     uint32_t timer_budget
     uint32_t inbox_budget
     int64_t wait_max_ns
     int64_t poll_skip_ns
-    int64_t slow_slack_divisor
     # the turn
-    int64_t now_ns
-    int64_t woke_ns
-    int64_t slept_ns
-    int64_t polled_ns
     uint64_t turn
-    ReadyC* ready           # the batch: native ones are run, those for Python are moved to the front
-    int ready_count
-    int ready_next
-    DueC* due
-    int due_count
-    int due_next
-    uint32_t left
+    int64_t now_ns          # what this turn calls the present
+    int64_t woke_ns         # when its work began
+    int64_t slept_ns
+    int64_t polled_ns       # the last poll
+    int64_t report_ns       # when a report of drops is due; INT64_MAX: none
+    uint32_t left           # steps that reached their limit
+    uint32_t ready_seen
     uint32_t posts_run
     uint32_t timers_run
     uint32_t deferred_run
     uint32_t events_run
-    uint32_t ready_seen
     uint32_t stale_polls    # polls in a row that saw an event of no live registration
-    int stopping            # set from anywhere
-    int signalled           # a signal arrived: the interpreter must be asked
-    int python_due          # the native half left something for Python
-    int failed              # an errno of the poller, to be raised
-    int broken              # an invariant, found without the GIL
+    ReadyC* ready           # the batch: what is for Python moves to the front
+    uint32_t ready_count
+    uint32_t ready_next
+    uint64_t* due           # identities of timers that are due and belong to Python
+    uint32_t due_count
+    uint32_t due_next
+    # notes between the halves of a turn, and from elsewhere
+    int stopping            # set from any thread
+    int signalled           # the interpreter should be asked for signals
+    int failed              # -errno of the poller, to be raised
+    int broken              # which invariant did not hold
     bint closed
     unsigned long owner     # the thread
-    uint32_t forks
+    uint32_t forks          # how many forks there had been at birth

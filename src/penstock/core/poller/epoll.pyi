@@ -1,0 +1,6 @@
+from penstock.core.poller.interface import Poller
+
+class EpollPoller(Poller):
+    def __init__(self, *, coarse: bool = False) -> None: ...
+    @property
+    def coarse(self) -> bool: ...

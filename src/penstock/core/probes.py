@@ -1,0 +1,227 @@
+# cython: language_level=3
+"""What happened, without asking the interpreter: counters, log2 histograms, and the flight recorder of the last turns.
+
+Everything is a plain C field and always on; it may cost 3 % of what it measures. There is no I/O here, and nothing here
+decides anything.
+
+Which handler took longest? A look at the clock costs 20 ns, too much after each handler of 40 ns. So a look is taken
+every `stride` handlers: while handlers are slow (on average SLOW_HANDLER_NS or more), after each one, so that the culprit
+is known exactly; while they are quick, after FAST_STRIDE of them or SUSPECTS different ones, so that a sudden slow one
+among them is known to be one of a few. Runs of the same handler count as one suspect: in a lane the name is always exact.
+"""
+
+import cython
+from cython.cimports.cpython.ref import Py_XDECREF, Py_XINCREF, PyObject
+from cython.cimports.libc.stdint import int64_t, uint64_t
+from cython.cimports.libc.string import memset
+from cython.cimports.penstock.core.clock import clock_now
+from cython.cimports.penstock.core.system import clz64
+from cython.cimports.penstock.core.types import (
+    HISTOGRAM_BUCKETS,
+    RECORDER_TURNS,
+    SUSPECTS,
+    HistogramC,
+    LongestC,
+    LoopC,
+    ProbesC,
+    SlowC,
+    TurnC,
+)
+
+FAST_STRIDE = cython.declare(cython.int, 16)
+SLOW_HANDLER_NS = cython.declare(cython.int, 700)
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def histogram_add(histogram: cython.pointer[HistogramC], value: int64_t) -> cython.void:
+    """Count a value in the bucket of its highest bit; what is negative counts as 0."""
+    if value < 0:
+        value = 0
+    bucket: cython.int = 64 - clz64(value) if value else 0
+    if bucket >= HISTOGRAM_BUCKETS:
+        bucket = HISTOGRAM_BUCKETS - 1
+    histogram.buckets[bucket] += 1
+    histogram.count += 1
+    histogram.total += value
+    if cython.cast(uint64_t, value) > histogram.highest:
+        histogram.highest = value
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def probes_init(probes: cython.pointer[ProbesC], now_ns: int64_t) -> cython.void:
+    """Everything at zero."""
+    memset(probes, 0, cython.sizeof(ProbesC))
+    probes.mark_ns = now_ns
+    probes.stride = 1
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _forget(slow: cython.pointer[SlowC]) -> cython.void:
+    index: cython.int
+    for index in range(slow.count):
+        Py_XDECREF(slow.handlers[index])
+        slow.handlers[index] = cython.NULL
+    slow.count = 0
+    slow.took_ns = 0
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def probes_ran(loop: cython.pointer[LoopC], handler: cython.pointer[PyObject], fd: cython.int) -> cython.void:
+    """A Python handler has returned. Looks at the clock if the stride is complete."""
+    probes: cython.pointer[ProbesC] = cython.address(loop.probes)
+    count: cython.int = probes.now.count
+    probes.since_mark += 1
+    if count == 0 or probes.now.handlers[count - 1] != handler or probes.now.fds[count - 1] != fd:
+        Py_XINCREF(handler)
+        probes.now.handlers[count] = handler
+        probes.now.fds[count] = fd
+        probes.now.count = count + 1
+    if probes.since_mark >= probes.stride or probes.now.count >= SUSPECTS:
+        probes_mark(probes, clock_now(loop.clock))
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def probes_mark(probes: cython.pointer[ProbesC], now_ns: int64_t) -> cython.void:
+    """Attribute the time since the last look to the handlers that ran since, and choose the next stride."""
+    took: int64_t = now_ns - probes.mark_ns
+    probes.mark_ns = now_ns
+    if probes.since_mark == 0:
+        return
+    probes.stride = 1 if took >= SLOW_HANDLER_NS * probes.since_mark else FAST_STRIDE
+    probes.since_mark = 0
+    if took > probes.slowest.took_ns:
+        _forget(cython.address(probes.slowest))
+        probes.slowest = probes.now
+        probes.slowest.took_ns = took
+        probes.now.count = 0
+    else:
+        _forget(cython.address(probes.now))
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def probes_ran_native(loop: cython.pointer[LoopC], fd: cython.int) -> cython.void:
+    """A native handler has returned; like `probes_ran`, with numbers instead of names."""
+    now: cython.pointer[SlowC] = cython.address(loop.probes.native_now)
+    now.fds[now.count] = fd
+    now.count += 1
+    if now.count >= SUSPECTS:
+        probes_mark_native(cython.address(loop.probes), clock_now(loop.clock))
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def probes_mark_native(probes: cython.pointer[ProbesC], now_ns: int64_t) -> cython.void:
+    """Attribute the time since the last look to the native handlers that ran since."""
+    if probes.native_now.count:
+        probes.native_now.took_ns = now_ns - probes.mark_ns
+        if probes.native_now.took_ns > probes.native_slowest.took_ns:
+            probes.native_slowest = probes.native_now
+        probes.native_now.count = 0
+    probes.mark_ns = now_ns
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def probes_turn(loop: cython.pointer[LoopC], end_ns: int64_t) -> cython.void:
+    """Close the books of a turn: its duration, and its line in the flight recorder."""
+    probes: cython.pointer[ProbesC] = cython.address(loop.probes)
+    busy: int64_t = end_ns - loop.woke_ns
+    probes.turns += 1
+    histogram_add(cython.address(probes.turn_ns), busy)
+    line: cython.pointer[TurnC] = cython.address(probes.recorder[loop.turn % RECORDER_TURNS])
+    line.number = loop.turn
+    line.start_ns = loop.woke_ns - loop.slept_ns
+    line.asleep_ns = loop.slept_ns
+    line.busy_ns = busy
+    line.ready = loop.ready_seen
+    line.posts = loop.posts_run
+    line.timers = loop.timers_run
+    line.deferred = loop.deferred_run
+    line.events = loop.events_run
+    line.left = loop.left
+    if (
+        probes.native_slowest.took_ns > probes.slowest.took_ns
+        and busy > probes.native_longest.busy_ns
+        and busy > probes.longest.busy_ns
+    ):
+        probes.native_longest.busy_ns = busy
+        probes.native_longest.turn = loop.turn
+        probes.native_longest.slow = probes.native_slowest
+    probes.native_slowest.took_ns = 0
+    probes.native_slowest.count = 0
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def probes_longest(loop: cython.pointer[LoopC], busy_ns: int64_t) -> cython.void:
+    """Remember the turn that ends if it is the longest so far; called before `probes_turn` when Python ran."""
+    probes: cython.pointer[ProbesC] = cython.address(loop.probes)
+    longest: cython.pointer[LongestC] = cython.address(probes.longest)
+    if (
+        busy_ns > longest.busy_ns
+        and busy_ns > probes.native_longest.busy_ns
+        and probes.slowest.took_ns >= probes.native_slowest.took_ns
+    ):
+        _forget(cython.address(longest.slow))
+        longest.busy_ns = busy_ns
+        longest.turn = loop.turn
+        longest.slow = probes.slowest
+        probes.slowest.count = 0
+    _forget(cython.address(probes.slowest))
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def probes_free(probes: cython.pointer[ProbesC]) -> cython.void:
+    """Let go of the handlers that are remembered by name."""
+    _forget(cython.address(probes.now))
+    _forget(cython.address(probes.slowest))
+    _forget(cython.address(probes.longest.slow))
+
+
+class Histogram:
+    """A log2 histogram: bucket k counts the values v with 2**(k-1) <= v < 2**k."""
+
+    def add(self, value: int):
+        """Count a value; what is negative counts as 0."""
+        histogram_add(cython.address(self.c), value)
+
+    @property
+    def count(self):
+        """How many values."""
+        return self.c.count
+
+    @property
+    def total(self):
+        """Their sum."""
+        return self.c.total
+
+    @property
+    def highest(self):
+        """The highest of them, exactly."""
+        return self.c.highest
+
+    @property
+    def buckets(self):
+        """The counts, up to the last bucket that is not empty."""
+        return buckets_of(self.c)
+
+
+@cython.cfunc
+def buckets_of(histogram: HistogramC) -> tuple:
+    """The counts of a histogram, up to the last bucket that is not empty."""
+    used: cython.int = HISTOGRAM_BUCKETS
+    while used > 0 and histogram.buckets[used - 1] == 0:
+        used -= 1
+    return tuple([histogram.buckets[index] for index in range(used)])
