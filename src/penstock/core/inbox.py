@@ -95,9 +95,7 @@ def inbox_post(
     while not inbox.closed and (_lane_full(blocking) or (blocking != cython.NULL and _full(inbox))):
         inbox.waiting += 1
         inbox.waited += 1
-        late: cython.int = platform_cond_wait_until(
-            cython.address(inbox.room), cython.address(inbox.lock), deadline_ns
-        )
+        late: cython.int = platform_cond_wait_until(cython.address(inbox.room), cython.address(inbox.lock), deadline_ns)
         inbox.waiting -= 1
         if late != 0:
             break

@@ -26,10 +26,12 @@ cdef bint lane_runnable(LaneC* lane, uint64_t turn, uint64_t tick) noexcept nogi
 cdef uint64_t lane_close(LaneC* lane) noexcept nogil
 cdef bint lane_ok(const LaneC* lane) noexcept nogil
 
+@cython.final
 cdef class Lane:
     cdef LaneC c
     cdef readonly str name
     cdef readonly object handler
     cdef readonly object merge
+    cdef object owner
     cdef int offer_object(self, object item) except -1
     cdef object _merged(self, object item)

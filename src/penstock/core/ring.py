@@ -57,9 +57,7 @@ def ring_size(ring: cython.pointer[cython.const[RingC]]) -> uint64_t:
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def ring_push(
-    ring: cython.pointer[RingC], first: cython.p_void, second: cython.p_void, mark: int64_t
-) -> cython.bint:
+def ring_push(ring: cython.pointer[RingC], first: cython.p_void, second: cython.p_void, mark: int64_t) -> cython.bint:
     """Append an item; return False, and change nothing, if the ring is full."""
     if ring.tail - ring.head >= ring.capacity:
         return False

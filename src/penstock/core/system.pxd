@@ -1,6 +1,7 @@
 # Declarations of the system's C interface, nothing else.
 #
 # What only one system has is reached through `platform.h`, so that no room above knows which system it runs on.
+from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 
 cdef extern from "time.h" nogil:
@@ -10,6 +11,14 @@ cdef extern from "time.h" nogil:
         long tv_nsec
     int clock_gettime(clockid_t clock, timespec* out)
     int CLOCK_MONOTONIC
+
+cdef extern from "Python.h":
+    # Calls with pointers, for which nobody counts references behind our back. NULL: an exception is set.
+    PyObject* PyObject_Vectorcall(PyObject* callable, PyObject** args, size_t count, PyObject* names)
+    PyObject* PyObject_Call(PyObject* callable, PyObject* args, PyObject* names)
+    size_t PY_VECTORCALL_ARGUMENTS_OFFSET
+    bint PyCallable_Check(PyObject* thing)
+    unsigned long PyThread_get_thread_ident()
 
 cdef extern from * nogil:
     int clz64 "__builtin_clzll"(unsigned long long value)

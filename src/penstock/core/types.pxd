@@ -265,6 +265,7 @@ cdef struct ProbesC:
     uint64_t deferred
     uint64_t deferred_refused
     uint64_t deferred_high_water
+    uint64_t closed_drops   # what close() found waiting in the inbox and among the deferred
     uint64_t timers_left    # turns whose timer step reached its budget
     uint64_t inbox_left
     uint64_t lanes_left
@@ -333,6 +334,7 @@ cdef struct LoopC:
     int stopping            # set from any thread
     int signalled           # the interpreter should be asked for signals
     int failed              # -errno of the poller, to be raised
+    int change_failed       # a descriptor whose change of interest failed, plus 1; 0: none
     int broken              # which invariant did not hold
     bint closed
     unsigned long owner     # the thread

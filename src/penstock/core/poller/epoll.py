@@ -70,7 +70,9 @@ def _events(mask: uint32_t) -> uint32_t:
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def _add(c: cython.pointer[PollerC], fd: cython.int, interest: uint32_t, edge: cython.bint, token: uint64_t) -> cython.int:
+def _add(
+    c: cython.pointer[PollerC], fd: cython.int, interest: uint32_t, edge: cython.bint, token: uint64_t
+) -> cython.int:
     epoll: cython.pointer[EpollC] = cython.cast(cython.pointer[EpollC], c.state)
     return platform_epoll_ctl(epoll.fd, PLATFORM_EPOLL_ADD, fd, _mask(interest, edge), token)
 
@@ -107,9 +109,7 @@ def _wait(
             return -ENOMEM
         epoll.events = events
         epoll.capacity = capacity
-    count: cython.int = platform_epoll_wait(
-        epoll.fd, epoll.events, capacity, timeout_ns, cython.address(epoll.coarse)
-    )
+    count: cython.int = platform_epoll_wait(epoll.fd, epoll.events, capacity, timeout_ns, cython.address(epoll.coarse))
     for index in range(count):
         out[index].token = platform_epoll_token_at(epoll.events, index)
         out[index].events = _events(platform_epoll_events_at(epoll.events, index))

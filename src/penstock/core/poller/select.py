@@ -84,7 +84,9 @@ def _forget(select: cython.pointer[SelectC], fd: cython.int) -> cython.void:
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def _add(c: cython.pointer[PollerC], fd: cython.int, interest: uint32_t, edge: cython.bint, token: uint64_t) -> cython.int:
+def _add(
+    c: cython.pointer[PollerC], fd: cython.int, interest: uint32_t, edge: cython.bint, token: uint64_t
+) -> cython.int:
     select: cython.pointer[SelectC] = cython.cast(cython.pointer[SelectC], c.state)
     failed: cython.int = platform_can_wait(fd)
     if failed < 0:
@@ -156,7 +158,9 @@ def _forget_closed(select: cython.pointer[SelectC]) -> cython.void:
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def _classify(select: cython.pointer[SelectC], fds: cython.pointer[pollfd], count: cython.int, out: cython.pointer[ReadyC]) -> cython.int:
+def _classify(
+    select: cython.pointer[SelectC], fds: cython.pointer[pollfd], count: cython.int, out: cython.pointer[ReadyC]
+) -> cython.int:
     """Ask poll(2) what exactly the descriptors that select found are ready for."""
     index: cython.int
     found: cython.int = 0

@@ -1,0 +1,104 @@
+"""Which signals arrived? The interpreter's handlers leave a note; the loop runs the callbacks in its inbox step.
+
+The interpreter runs its signal handlers in the main thread, between two byte codes; a loop that sleeps or runs only native
+handlers executes none. So while it runs, the loop lends the interpreter a pipe to write to (`signal.set_wakeup_fd`), wakes
+when that is readable, and asks for signals.
+
+Notes are counted per signal number, so there is nothing that could overflow. This file must not know loops.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from penstock.errors import Unsupported, UsageError
+
+Handler = Callable[..., object]
+
+
+class Signals:
+    """The signals of one loop: which are wanted, which have arrived."""
+
+    def __init__(self, loop_name: str) -> None:
+        self._loop_name = loop_name
+        self._callbacks: dict[int, tuple[Handler, tuple[Any, ...]]] = {}
+        self._former: dict[int, Any] = {}
+        self._arrived: dict[int, int] = {}
+        self._lent: int | None = None
+
+    def __len__(self) -> int:
+        return len(self._callbacks)
+
+    @property
+    def pending(self) -> bool:
+        """Whether a signal has arrived that nobody has taken."""
+        return bool(self._arrived)
+
+    def add(self, number: int, callback: Handler, args: tuple[Any, ...]) -> None:
+        """Have `callback` run when that signal has arrived."""
+        if threading.current_thread() is not threading.main_thread():
+            raise Unsupported(
+                f"signal {number} cannot be received by {self._loop_name}: only the main thread receives signals; "
+                f"it is {threading.current_thread().name!r} here"
+            )
+        if number in (signal.SIGKILL, signal.SIGSTOP):
+            raise UsageError(f"signal {number} cannot be caught by any program")
+        try:
+            former = signal.signal(number, self._note)
+        except (ValueError, OSError, TypeError) as error:
+            raise UsageError(f"signal {number!r} cannot be received: {error}") from error
+        signal.siginterrupt(number, False)
+        self._former.setdefault(int(number), former)
+        self._callbacks[int(number)] = (callback, args)
+
+    def remove(self, number: int) -> bool:
+        """Put back what handled the signal before; False if this loop did not."""
+        if self._callbacks.pop(int(number), None) is None:
+            return False
+        self._arrived.pop(int(number), None)
+        former = self._former.pop(int(number))
+        # A handler that was not installed from Python cannot be put back.
+        signal.signal(number, former if former is not None else signal.SIG_DFL)
+        return True
+
+    def clear(self) -> None:
+        """Put back everything."""
+        for number in list(self._callbacks):
+            self.remove(number)
+
+    def _note(self, number: int, _frame: FrameType | None) -> None:
+        self._arrived[number] = self._arrived.get(number, 0) + 1
+
+    def take(self) -> list[tuple[Handler, tuple[Any, ...]]]:
+        """The callbacks of the signals that arrived, once each, lowest number first."""
+        arrived, self._arrived = self._arrived, {}
+        return [self._callbacks[number] for number in sorted(arrived) if number in self._callbacks]
+
+    def lend(self, write_fd: int) -> None:
+        """Let the interpreter write to that descriptor when a signal arrives. Only the main thread can."""
+        if threading.current_thread() is threading.main_thread():
+            self._lent = signal.set_wakeup_fd(write_fd, warn_on_full_buffer=False)
+
+    def take_back(self) -> None:
+        """Let it write where it wrote before."""
+        if self._lent is not None:
+            lent, self._lent = self._lent, None
+            try:
+                signal.set_wakeup_fd(lent, warn_on_full_buffer=False)
+            except (ValueError, OSError):
+                # Whoever lent it has closed it meanwhile.
+                signal.set_wakeup_fd(-1)
+
+
+def drain(read_fd: int) -> None:
+    """Empty the pipe that the interpreter writes to; its content says nothing that the notes do not say better."""
+    try:
+        while len(os.read(read_fd, 512)) == 512:
+            pass
+    except BlockingIOError:
+        pass
