@@ -1,8 +1,8 @@
 """Every bound and default of the project, with its unit and the reason for its value.
 
 A limit is a named constant with the comment that explains it directly above; `docs/limits.md` is generated from this
-file. What a program may change is a field of `Policy` with the same name in lower case; the same names appear in errors,
-figures and commands. This file must not know any other file but `errors`.
+file. What a program may change is a field of `Policy` with the same name in lower case; the same names appear in
+errors, figures and commands. This file must not know any other file but `errors`.
 """
 
 from __future__ import annotations

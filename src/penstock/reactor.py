@@ -1,8 +1,8 @@
 # cython: language_level=3
 """The callback API: descriptors, timers, deferred tasks, lanes and signals on one loop.
 
-This file checks what a program says, and says what is wrong with it; everything else is the kernel's. It must not know a
-protocol, nor another programming model.
+This file checks what a program says, and says what is wrong with it; everything else is the kernel's. It must not
+know a protocol, nor another programming model.
 """
 
 import math
@@ -33,7 +33,6 @@ _INTERVAL_MIN_NS = cython.declare(int64_t, limits.INTERVAL_MIN_NS)
 @cython.exceptval(-1, check=False)
 def _nanoseconds(what: str, seconds) -> int64_t:
     """Seconds as nanoseconds, rounded up so that nothing is ever early."""
-    ns: int64_t
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
         raise UsageError(f"{what} is {seconds!r}; give seconds as a number")
     if not seconds >= 0:
@@ -41,10 +40,8 @@ def _nanoseconds(what: str, seconds) -> int64_t:
     if seconds > _DELAY_MAX_NS // _NS_PER_S:
         raise UsageError(f"{what} is {seconds!r} s; give at most {_DELAY_MAX_NS // _NS_PER_S:,} (ten years)")
     if isinstance(seconds, float):
-        ns = math.ceil(seconds * 1e9)
-    else:
-        ns = seconds * 1000000000
-    return ns
+        return math.ceil(seconds * 1e9)
+    return seconds * 1000000000
 
 
 @cython.cfunc
@@ -87,8 +84,8 @@ def _callable(callback) -> cython.int:
 class Reactor:
     """One loop for one thread: register, time, defer, post, run.
 
-    `poller` is "auto", "epoll", "select" or a poller object; `clock` another clock than the system's; `policy` the limits;
-    `on_error` is told of handlers that raise, `on_drop` of lanes that drop (at most once a second).
+    `poller` is "auto", "epoll", "select" or a poller object; `clock` another clock than the system's; `policy` the
+    limits; `on_error` is told of handlers that raise, `on_drop` of lanes that drop (at most once a second).
     """
 
     def __init__(self, poller="auto", *, policy=None, clock=None, name=None, on_error=None, on_drop=None):
@@ -228,7 +225,8 @@ class Reactor:
     # ---- signals -----------------------------------------------------------------------------------------------------
 
     def add_signal(self, number: int, callback, *args):
-        """Have `callback(*args)` called in the turn after that signal has arrived; several arrivals may become one call.
+        """Have `callback(*args)` called in the turn after that signal has arrived; several arrivals may become one
+        call.
 
         Only for the loop of the main thread.
         """

@@ -61,8 +61,8 @@ def _choice(name, value, allowed):
 class Budget:
     """How much of a lane's work may run per turn or per tick.
 
-    `unit` is "work" (events) or "ns" (time that handlers take); `denied` says what becomes of an event that comes up when
-    the budget is spent: "keep" leaves it for the next refill, "drop" drops and counts it.
+    `unit` is "work" (events) or "ns" (time that handlers take); `denied` says what becomes of an event that comes up
+    when the budget is spent: "keep" leaves it for the next refill, "drop" drops and counts it.
     """
 
     def __init__(self, limit: int, per: str = "turn", *, unit: str = "work", denied: str = "keep"):

@@ -1,8 +1,9 @@
 # cython: language_level=3
 """How do other threads hand work to a loop? A bounded ring behind a lock, and just enough waking.
 
-The only room of the kernel that several threads enter. A loop about to block says so under the lock (`inbox_may_sleep`);
-whoever posts sees that under the same lock and wakes it, once: a busy loop is never woken, and no post is overlooked.
+The only room of the kernel that several threads enter. A loop about to block says so under the lock
+(`inbox_may_sleep`); whoever posts sees that under the same lock and wakes it, once: a busy loop is never woken, and
+no post is overlooked.
 
 Places in a lane that blocks are promised here: an event that waits in the inbox has its place (`in_flight`), so that it
 always fits when it arrives. A thread that finds no place waits for one, but never longer than its deadline.
@@ -11,6 +12,7 @@ This file must not know what is posted.
 """
 
 import cython
+from cython.cimports.cpython.ref import Py_DECREF, Py_INCREF
 from cython.cimports.libc.stdint import int64_t, uint64_t
 from cython.cimports.penstock.core.ring import ring_free, ring_init, ring_pop, ring_push, ring_size
 from cython.cimports.penstock.core.system import (
@@ -25,7 +27,6 @@ from cython.cimports.penstock.core.system import (
     pthread_mutex_unlock,
 )
 from cython.cimports.penstock.core.types import POST_CALL, InboxC, ItemC, LaneC
-from cython.cimports.cpython.ref import Py_DECREF, Py_INCREF
 
 from penstock.errors import UsageError
 
@@ -181,7 +182,7 @@ def inbox_close(inbox: cython.pointer[InboxC]) -> cython.void:
 @cython.nogil
 @cython.exceptval(check=False)
 def inbox_has_place(inbox: cython.pointer[InboxC], lane: cython.pointer[LaneC]) -> cython.bint:
-    """Whether a lane that blocks has a place that is not promised to an event in the inbox. For the loop's own thread."""
+    """Whether a lane that blocks has a place that is not promised to an event in the inbox; for the loop's thread."""
     pthread_mutex_lock(cython.address(inbox.lock))
     free_place: cython.bint = ring_size(cython.address(lane.ring)) + lane.in_flight < lane.ring.capacity
     pthread_mutex_unlock(cython.address(inbox.lock))

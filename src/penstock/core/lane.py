@@ -208,7 +208,7 @@ class Lane:
         )
         if outcome <= OFFER_COALESCED:
             Py_INCREF(item)
-        if outcome == OFFER_DROPPED_OLDEST or outcome == OFFER_COALESCED:
+        if outcome in (OFFER_DROPPED_OLDEST, OFFER_COALESCED):
             Py_DECREF(cython.cast(object, displaced.first))
         return outcome
 

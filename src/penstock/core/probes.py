@@ -5,9 +5,10 @@ Everything is a plain C field and always on; it may cost 3 % of what it measures
 decides anything.
 
 Which handler took longest? A look at the clock costs 20 ns, too much after each handler of 40 ns. So a look is taken
-every `stride` handlers: while handlers are slow (on average SLOW_HANDLER_NS or more), after each one, so that the culprit
-is known exactly; while they are quick, after FAST_STRIDE of them or SUSPECTS different ones, so that a sudden slow one
-among them is known to be one of a few. Runs of the same handler count as one suspect: in a lane the name is always exact.
+every `stride` handlers: while handlers are slow (on average SLOW_HANDLER_NS or more), after each one, so that the
+culprit is known exactly; while they are quick, after FAST_STRIDE of them or SUSPECTS different ones, so that a sudden
+slow one among them is known to be one of a few. Runs of the same handler count as one suspect: in a lane the name is
+always exact.
 """
 
 import cython

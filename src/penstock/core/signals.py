@@ -1,8 +1,8 @@
 """Which signals arrived? The interpreter's handlers leave a note; the loop runs the callbacks in its inbox step.
 
-The interpreter runs its signal handlers in the main thread, between two byte codes; a loop that sleeps or runs only native
-handlers executes none. So while it runs, the loop lends the interpreter a pipe to write to (`signal.set_wakeup_fd`), wakes
-when that is readable, and asks for signals.
+The interpreter runs its signal handlers in the main thread, between two byte codes; a loop that sleeps or runs only
+native handlers executes none. So while it runs, the loop lends the interpreter a pipe to write to
+(`signal.set_wakeup_fd`), wakes when that is readable, and asks for signals.
 
 Notes are counted per signal number, so there is nothing that could overflow. This file must not know loops.
 """

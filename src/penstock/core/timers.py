@@ -305,9 +305,9 @@ def timers_fire(
 ) -> cython.bint:
     """Give out the pointers of a timer that is due and not cancelled or moved since.
 
-    One without a period is gone with that, and the pointers are the caller's. One with a period keeps them, and is set
-    for the first instant of its grid after `now_ns`: it never drifts, and periods that went by are counted, not replayed.
-    `out.mark` says whether the pointers are the caller's.
+    One without a period is gone with that, and the pointers are the caller's. One with a period keeps them, and is
+    set for the first instant of its grid after `now_ns`: it never drifts, and periods that went by are counted, not
+    replayed. `out.mark` says whether the pointers are the caller's.
     """
     timer: cython.pointer[TimerC] = timers_find(timers, identity)
     if timer == cython.NULL or timer.position != TIMER_DUE:

@@ -9,8 +9,8 @@
     9 account            probes, invariants
 
 Steps 3, 7 and 8 (inbox, deferred, lanes) are Python's and live in loop.py, as does the dispatch of what is set aside
-here: if there is any, the GIL is taken once for the whole of it. So native handlers of a turn run before Python's; among
-themselves both keep the order of the steps.
+here: if there is any, the GIL is taken once for the whole of it. So native handlers of a turn run before Python's;
+among themselves both keep the order of the steps.
 
 This file must not touch an object of the interpreter.
 """
@@ -19,7 +19,7 @@ import cython
 from cython.cimports.libc.stdint import INT64_MAX, int64_t, uint32_t, uint64_t
 from cython.cimports.penstock.core.clock import clock_now, tick_advance
 from cython.cimports.penstock.core.inbox import inbox_awake, inbox_may_sleep
-from cython.cimports.penstock.core.lane import lane_ok, lane_runnable
+from cython.cimports.penstock.core.lane import lane_runnable
 from cython.cimports.penstock.core.probes import (
     histogram_add,
     probes_mark_native,
@@ -36,7 +36,7 @@ from cython.cimports.penstock.core.registry import (
     registry_token,
 )
 from cython.cimports.penstock.core.ring import ring_size
-from cython.cimports.penstock.core.system import EINTR, EBADF, platform_atomic_load
+from cython.cimports.penstock.core.system import EBADF, EINTR, platform_atomic_load
 from cython.cimports.penstock.core.timers import timers_fire, timers_next, timers_ok, timers_take
 from cython.cimports.penstock.core.types import (
     ERROR,
@@ -250,7 +250,8 @@ def turn_filter(
     """What of `events` a handler is told: what it asked for, errors, and a hang-up when nothing is left to read.
 
     While data waits that somebody wants to read, a hang-up is held back, so that nobody closes on it too early. A
-    level-triggered poller tells it again; for an edge-triggered registration it is kept in the queue of those still ready.
+    level-triggered poller tells it again; for an edge-triggered registration it is kept in the queue of those still
+    ready.
     """
     told: uint32_t = events & (one.interest | ERROR)
     if not events & HANGUP:

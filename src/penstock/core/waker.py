@@ -5,12 +5,12 @@ An eventfd where there is one, else a pipe. However often it is woken before it 
 know why somebody wakes it; the inbox decides whether waking is needed at all.
 """
 
+import os
+
 import cython
 from cython.cimports.libc.stdint import uint64_t
 from cython.cimports.penstock.core.system import close, platform_waker_open, read, write
 from cython.cimports.penstock.core.types import WakerC
-
-import os
 
 
 @cython.cfunc

@@ -5,6 +5,8 @@ Closing a descriptor makes epoll forget it, unless a duplicate is open somewhere
 coming, and nobody can remove them by number any more. Whoever sees that calls `reset`, which starts with a fresh epoll.
 """
 
+import os
+
 import cython
 from cython.cimports.libc.stdint import int64_t, uint32_t, uint64_t
 from cython.cimports.libc.stdlib import free, realloc
@@ -29,8 +31,6 @@ from cython.cimports.penstock.core.system import (
     platform_unread,
 )
 from cython.cimports.penstock.core.types import ERROR, HANGUP, PRIORITY, READABLE, WRITABLE, PollerC, ReadyC
-
-import os
 
 from penstock.errors import Unsupported
 

@@ -2,16 +2,17 @@
 """What every poller offers: a table of C functions for the loop, and the same as methods for tests and tools.
 
 A poller knows numbers, interests and tokens (see events.py). `PythonPoller` puts any object of the shape `PollerLike`
-behind that table; it takes the GIL for each call, and keeps an exception that is no OSError until the loop can raise it.
+behind that table; it takes the GIL for each call, and keeps an exception that is no OSError until the loop can raise
+it.
 """
+
+import os
 
 import cython
 from cython.cimports.cpython.ref import PyObject
 from cython.cimports.libc.stdint import int64_t, uint32_t, uint64_t
-from cython.cimports.penstock.core.system import EINVAL, EIO
+from cython.cimports.penstock.core.system import EIO
 from cython.cimports.penstock.core.types import PollerC, ReadyC
-
-import os
 
 from penstock.errors import UsageError
 

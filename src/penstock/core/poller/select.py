@@ -8,7 +8,6 @@ A descriptor that was closed without being removed is forgotten, as epoll does.
 
 import cython
 from cython.cimports.libc.stdint import int64_t, uint32_t, uint64_t
-from cython.cimports.libc.string import memset
 from cython.cimports.penstock.core.system import (
     EBADF,
     EEXIST,
@@ -22,7 +21,6 @@ from cython.cimports.penstock.core.system import (
     POLLERR,
     POLLHUP,
     POLLIN,
-    POLLNVAL,
     POLLOUT,
     POLLPRI,
     errno,

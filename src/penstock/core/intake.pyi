@@ -1,0 +1,1 @@
+# How work enters is the base of Loop, which is public.
