@@ -1,0 +1,118 @@
+"""`penstock limits`: every bound and default of the project, read from the one file that defines them.
+
+The reason for a limit is the comment above it, so this reads the source of `penstock.limits`, not only its values; the
+page `docs/limits.md` is made from the same table. It must not know what any limit is for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import inspect
+import json
+import re
+import shutil
+import textwrap
+from dataclasses import asdict, dataclass, fields
+from typing import Final, TextIO
+
+import penstock.limits
+
+NAME: Final = "limits"
+SUMMARY: Final = "print every limit with its unit, its default and the reason for it"
+
+_SECTION = re.compile(r"# ---- (?P<title>.*?) -+$")
+# The last part of a name says its unit; a plural says what is counted.
+_UNITS = {"NS": "ns", "US": "us", "MS": "ms", "S": "s", "PERCENT": "%"}
+_NARROWEST = 60
+_WIDEST = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """One constant of `penstock.limits`."""
+
+    name: str
+    value: int | float
+    unit: str
+    reason: str
+    section: str
+    policy_field: str | None
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare what the command understands."""
+    parser.add_argument("--json", action="store_true", help="print one JSON list instead of text")
+
+
+def run(options: argparse.Namespace, out: TextIO) -> None:
+    """Print the limits."""
+    table = read_limits()
+    if options.json:
+        json.dump([asdict(limit) for limit in table], out, indent=2)
+        out.write("\n")
+        return
+    width = min(max(shutil.get_terminal_size().columns, _NARROWEST), _WIDEST)
+    section = ""
+    for limit in table:
+        if limit.section != section:
+            section = limit.section
+            out.write(f"{section}\n\n")
+        changed_by = f"   (Policy.{limit.policy_field})" if limit.policy_field else ""
+        out.write(f"  {limit.name} = {limit.value:,} {limit.unit}{changed_by}\n")
+        out.write(textwrap.fill(limit.reason, width, initial_indent="    ", subsequent_indent="    ") + "\n\n")
+
+
+def read_limits(source: str | None = None) -> list[Limit]:
+    """Return every limit in the order of the file. A constant before the first section is a mere name for a number."""
+    lines = (source if source is not None else inspect.getsource(penstock.limits)).splitlines()
+    values = vars(penstock.limits)
+    policy = {field.name for field in fields(penstock.limits.Policy)}
+    table = []
+    for number, name in _constants("\n".join(lines)):
+        section = _section(lines, number)
+        if section:
+            field = name.lower() if name.lower() in policy else None
+            table.append(Limit(name, values[name], unit_of(name), _reason(lines, number), section, field))
+    return table
+
+
+def unit_of(name: str) -> str:
+    """Return the unit that a constant's name ends in, what it counts if it names that, or "count"."""
+    parts = name.removesuffix("_MAX").removesuffix("_MIN").split("_")
+    if parts[-1] in _UNITS:
+        return _UNITS[parts[-1]]
+    counted = [part for part in parts if part.endswith("S") and not part.endswith("SS")]
+    return counted[-1].lower() if counted else "count"
+
+
+def _constants(source: str) -> list[tuple[int, str]]:
+    """Return (line index, name) of every assignment of a number to a name in capitals at the top level."""
+    found = []
+    for node in ast.parse(source).body:
+        target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
+        if isinstance(target, ast.Name) and target.id.isupper() and isinstance(
+            vars(penstock.limits).get(target.id), int | float
+        ):
+            found.append((node.lineno - 1, target.id))
+    return found
+
+
+def _section(lines: list[str], number: int) -> str:
+    """Return the title that stands above a line, or nothing."""
+    for line in reversed(lines[:number]):
+        if title := _SECTION.match(line):
+            return title["title"]
+    return ""
+
+
+def _reason(lines: list[str], number: int) -> str:
+    """Return the comment above a line. Constants that follow each other without a gap share one."""
+    number -= 1
+    while number >= 0 and lines[number].strip() and not lines[number].startswith("#"):
+        number -= 1
+    comment: list[str] = []
+    while number >= 0 and lines[number].startswith("#") and not _SECTION.match(lines[number]):
+        comment.insert(0, lines[number].lstrip("# ").rstrip())
+        number -= 1
+    return " ".join(comment)
