@@ -6,13 +6,14 @@
     130  the user pressed Ctrl-C
     141  whoever read the output stopped reading
 
-A command is a module here with `NAME`, `SUMMARY`, `add_options(parser)` and `run(options, out)`. It writes to `out` only, and
-must not know how it was started, catch what it cannot mend, or exit.
+A command is a module here with `NAME`, `SUMMARY`, `add_options(parser)` and `run(options, out)`. It writes to `out`
+only, and must not know how it was started, catch what it cannot mend, or exit.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 from collections.abc import Sequence
@@ -58,7 +59,7 @@ def parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     top.add_argument("--version", action="version", version=f"penstock {version('penstock')}")
-    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    commands = top.add_subparsers(dest="command", metavar="COMMAND")
     for command in COMMANDS:
         child = commands.add_parser(command.NAME, help=command.SUMMARY, description=command.SUMMARY, allow_abbrev=False)
         command.add_options(child)
@@ -69,11 +70,15 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status."""
     try:
-        options = parser().parse_args(arguments)
+        top = parser()
+        options = top.parse_args(arguments)
+        if options.command is None:
+            top.error(f"name a command: {', '.join(command.NAME for command in COMMANDS)}")
         options.run(options, sys.stdout)
         sys.stdout.flush()
     except BrokenPipeError:
-        return READER_GONE if _silence() else READER_GONE
+        _silence()
+        return READER_GONE
     except KeyboardInterrupt:
         return INTERRUPTED
     except UsageError as mistake:
@@ -93,7 +98,5 @@ def _sentence(text: str, status: int) -> int:
 
 def _silence() -> None:
     """Point standard output at nothing: the interpreter flushes it once more on exit, and would complain again."""
-    try:
+    with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (OSError, ValueError):
-        pass

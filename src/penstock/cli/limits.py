@@ -22,8 +22,9 @@ NAME: Final = "limits"
 SUMMARY: Final = "print every limit with its unit, its default and the reason for it"
 
 _SECTION = re.compile(r"# ---- (?P<title>.*?) -+$")
-# The last part of a name says its unit; a plural says what is counted.
-_UNITS = {"NS": "ns", "US": "us", "MS": "ms", "S": "s", "PERCENT": "%"}
+# A name's last part says its unit; if it does not, the reason begins with what is counted, or the name contains it.
+_UNITS = {"NS": "ns", "US": "us", "MS": "ms", "S": "s", "PERCENT": "%", "BYTES": "bytes"}
+_COUNTED = re.compile(r"(?:\w+ ){0,2}?(?P<noun>\w{2,}[^\Ws])s\b")
 _NARROWEST = 60
 _WIDEST = 120
 
@@ -73,17 +74,20 @@ def read_limits(source: str | None = None) -> list[Limit]:
         section = _section(lines, number)
         if section:
             field = name.lower() if name.lower() in policy else None
-            table.append(Limit(name, values[name], unit_of(name), _reason(lines, number), section, field))
+            reason = _reason(lines, number)
+            table.append(Limit(name, values[name], unit_of(name, reason), reason, section, field))
     return table
 
 
-def unit_of(name: str) -> str:
-    """Return the unit that a constant's name ends in, what it counts if it names that, or "count"."""
+def unit_of(name: str, reason: str) -> str:
+    """Return the unit of a limit: of time or size by its name, otherwise what it counts."""
     parts = name.removesuffix("_MAX").removesuffix("_MIN").split("_")
     if parts[-1] in _UNITS:
         return _UNITS[parts[-1]]
-    counted = [part for part in parts if part.endswith("S") and not part.endswith("SS")]
-    return counted[-1].lower() if counted else "count"
+    if noun := _COUNTED.match(reason.lower()):
+        return f"{noun['noun']}s"
+    plurals = [part.lower() for part in parts if part.endswith("S") and not part.endswith("SS")]
+    return plurals[-1] if plurals else "count"
 
 
 def _constants(source: str) -> list[tuple[int, str]]:
@@ -91,8 +95,10 @@ def _constants(source: str) -> list[tuple[int, str]]:
     found = []
     for node in ast.parse(source).body:
         target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
-        if isinstance(target, ast.Name) and target.id.isupper() and isinstance(
-            vars(penstock.limits).get(target.id), int | float
+        if (
+            isinstance(target, ast.Name)
+            and target.id.isupper()
+            and isinstance(vars(penstock.limits).get(target.id), int | float)
         ):
             found.append((node.lineno - 1, target.id))
     return found
