@@ -25,6 +25,17 @@ _SECTION = re.compile(r"# ---- (?P<title>.*?) -+$")
 # A name's last part says its unit; if it does not, the reason begins with what is counted, or the name contains it.
 _UNITS = {"NS": "ns", "US": "us", "MS": "ms", "S": "s", "PERCENT": "%", "BYTES": "bytes"}
 _COUNTED = re.compile(r"(?:\w+ ){0,2}?(?P<noun>\w{2,}[^\Ws])s\b")
+_LARGER = {
+    "ns": (
+        ("days", 86_400_000_000_000),
+        ("h", 3_600_000_000_000),
+        ("min", 60_000_000_000),
+        ("s", 1_000_000_000),
+        ("ms", 1_000_000),
+        ("us", 1_000),
+    ),
+    "bytes": (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)),
+}
 _NARROWEST = 60
 _WIDEST = 120
 
@@ -60,7 +71,7 @@ def run(options: argparse.Namespace, out: TextIO) -> None:
             section = limit.section
             out.write(f"{section}\n\n")
         changed_by = f"   (Policy.{limit.policy_field})" if limit.policy_field else ""
-        out.write(f"  {limit.name} = {limit.value:,} {limit.unit}{changed_by}\n")
+        out.write(f"  {limit.name} = {readable(limit)}{changed_by}\n")
         out.write(textwrap.fill(limit.reason, width, initial_indent="    ", subsequent_indent="    ") + "\n\n")
 
 
@@ -77,6 +88,15 @@ def read_limits(source: str | None = None) -> list[Limit]:
             reason = _reason(lines, number)
             table.append(Limit(name, values[name], unit_of(name, reason), reason, section, field))
     return table
+
+
+def readable(limit: Limit) -> str:
+    """Return the value as people say it: with its unit, and long times and sizes in larger ones."""
+    plain = f"{limit.value:,} {limit.unit}"
+    for unit, size in _LARGER.get(limit.unit, ()):
+        if limit.value >= size and limit.value % size == 0:
+            return f"{plain} ({limit.value // size:,} {unit})"
+    return plain
 
 
 def unit_of(name: str, reason: str) -> str:
