@@ -2,8 +2,8 @@
 
     python tests/docs/examples.py PAGE.md
 
-A block fenced as `python` is run; all blocks of a page share their names. A block fenced as `output` right after it is what
-it must print. A `python` block whose fence also says `fragment` is shown but not run.
+A block fenced as `python` is run; all blocks of a page share their names. A block fenced as `output` right after it is
+what it must print. A `python` block whose fence also says `fragment` is shown but not run.
 """
 
 from __future__ import annotations
