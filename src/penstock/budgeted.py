@@ -27,7 +27,7 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, NoReturn
 
 from penstock.core.clock import Clock, ManualClock, Tick
 from penstock.core.ring import Ring
@@ -190,7 +190,7 @@ class BudgetedSystem:
         self._now.arrived += 1
         entered = self._make_room()
         if entered:
-            self._ring.push(Event(Kind.INTERNAL, self._clock.now_ns(), payload))
+            self._push(Event(Kind.INTERNAL, self._clock.now_ns(), payload))
         return entered
 
     def run(self, ticks: int | None = None) -> None:
@@ -247,7 +247,7 @@ class BudgetedSystem:
         elif elapsed:
             self._now.missed += elapsed - 1
             self._make_room()
-            self._ring.push(Event(Kind.TIMER, now_ns))
+            self._push(Event(Kind.TIMER, now_ns))
             self._timer_waits = True
 
     def _observe(self) -> Event | None:
@@ -290,7 +290,7 @@ class BudgetedSystem:
                 self._on_error(event, error)
             elif self._now.errors <= REPORTS_PER_PERIOD:
                 name = getattr(handler, "__qualname__", repr(handler))
-                print(f"penstock: {name} failed on a {event.kind.value} event:", file=sys.stderr)
+                print(f"penstock: {name} failed on an event of kind {event.kind.name}:", file=sys.stderr)
                 traceback.print_exception(error)
 
     def _throttle(self) -> None:
@@ -317,6 +317,12 @@ class BudgetedSystem:
             return False
         return True
 
+    def _push(self, event: Event) -> None:
+        """Append an event for which there is room."""
+        if not self._ring.push(event):
+            self._broken(f"a ring of {self._capacity} refused an event although room was made")
+        self._check_size()
+
     def _take_timer(self) -> Event:
         """Take the waiting TIMER out from among kept events. One round of the ring keeps their order."""
         timer = None
@@ -327,7 +333,7 @@ class BudgetedSystem:
             else:
                 self._ring.push(event)
         if timer is None:
-            raise InvariantBroken("a TIMER is said to wait but is not in the ring", [self._line()])
+            self._broken("a TIMER is said to wait but is not in the ring")
         return timer
 
     def _begin_tick(self) -> None:
@@ -343,8 +349,7 @@ class BudgetedSystem:
         """Stop at once if a promise is broken: that is a bug of this file, and going on would hide it."""
         if self._budget < 0:
             self._broken(f"the budget is {self._budget}, below zero")
-        if len(self._ring) > self._capacity:
-            self._broken(f"{len(self._ring)} events wait in a ring for {self._capacity}")
+        self._check_size()
         if self._now.run > self._granted:
             self._broken(f"{self._now.run} internal events ran in a tick that allows {self._granted}")
         if self._budget + self._now.run != self._granted:
@@ -357,7 +362,11 @@ class BudgetedSystem:
         if arrived != handled + denied + waiting:
             self._broken(f"{arrived} internal events arrived, but {handled + denied} left and {waiting} wait")
 
-    def _broken(self, promise: str) -> None:
+    def _check_size(self) -> None:
+        if len(self._ring) > self._capacity:
+            self._broken(f"{len(self._ring)} events wait in a ring for {self._capacity}")
+
+    def _broken(self, promise: str) -> NoReturn:
         raise InvariantBroken(promise, [self._line()])
 
     def _line(self) -> str:

@@ -82,6 +82,9 @@ def run(options: argparse.Namespace, out: TextIO) -> None:
         ended = system.last_tick
         if ended is not None and ended.tick:
             report.tick(ended)
+            if options.real:
+                out.flush()  # the next line is a second away
+        progress.update(system.ticks - 1)
         for number in range(options.flood):
             if number % _POSTS_PER_LOOK == 0:
                 progress.update(system.ticks - 1)
@@ -100,6 +103,7 @@ def run(options: argparse.Namespace, out: TextIO) -> None:
         on_error=on_error,
     )
     report.begin()
+    out.flush()
     try:
         system.run(options.ticks)
     finally:
@@ -131,9 +135,8 @@ class TableReport:
         self._line(_COLUMNS)
 
     def tick(self, figures: Figures) -> None:
-        """Write one tick, at once: in real time the next is a second away."""
+        """Write one tick."""
         self._line([str(getattr(figures, name)) for name in _COLUMNS])
-        self._out.flush()
 
     def end(self, total: Figures) -> None:
         """Write the sums."""
