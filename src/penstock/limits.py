@@ -90,8 +90,14 @@ BUDGETED_QUEUE_CAPACITY = 16
 BUDGETED_QUEUE_CAPACITY_MAX = 1_048_576
 BUDGETED_INTERNAL_PER_TICK = 2
 
+# Internal events that one tick may be made to allow. At 10 us each they fill ten periods of a second: more is no budget.
+BUDGETED_INTERNAL_PER_TICK_MAX = 1_048_576
+
 # The pause between two iterations in real time: a thousand looks per second cost next to nothing.
 BUDGETED_THROTTLE_NS = 1_000_000
+
+# The longest such pause: whoever stops the system from outside waits at most this long.
+BUDGETED_THROTTLE_MAX_NS = NS_PER_S
 
 # What the command may be asked for: a demonstration ends.
 BUDGETED_TICKS_MAX = 1_000_000
@@ -111,7 +117,8 @@ SIMULATED_SCHEDULE_MAX = 1_048_576
 OnInvariant = Literal["raise", "abort"]
 
 
-def _whole(name: str, value: object, least: int, most: int) -> None:
+def require_whole(name: str, value: object, least: int, most: int) -> None:
+    """Raise unless `value` is a whole number in a range."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise UsageError(f"{name} is {value!r}; give a whole number from {least:,} to {most:,}")
     if not least <= value <= most:
@@ -138,7 +145,7 @@ class Policy:
 
     def __post_init__(self) -> None:
         for name, (least, most) in POLICY_RANGES.items():
-            _whole(name, getattr(self, name), least, most)
+            require_whole(name, getattr(self, name), least, most)
         if self.on_invariant not in ("raise", "abort"):
             raise UsageError(f'on_invariant is {self.on_invariant!r}; give "raise" or "abort"')
 

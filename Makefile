@@ -1,0 +1,55 @@
+# One word per chore. `make` alone lists them.
+#
+# PYTHON=python3.12 make test   uses (and makes .venv anew with) another interpreter, 3.11 or newer.
+# VENV=.venv-3.12 make test     keeps that in an environment of its own.
+
+PYTHON ?=
+VENV   ?= .venv
+RUN    := $(VENV)/bin/python
+
+# Any Python can run the bootstrap, which says in one sentence what is missing; the shell says it if there is none.
+ANY    := $(firstword $(shell command -v python3) $(PYTHON) python3)
+BOOT   := $(ANY) scripts/bootstrap.py $(if $(PYTHON),--python $(PYTHON))
+
+# `ruff`, `ninja` and others are found on PATH.
+export PATH := $(abspath $(VENV))/bin:$(PATH)
+
+.DEFAULT_GOAL := help
+.PHONY: help build run test test-sanitized test-all bench check docs format clean
+
+help:  ## list the chores
+	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' Makefile | expand -t 24
+
+build:  ## make .venv and build what is missing (the other chores do this first)
+	@$(BOOT) --venv $(VENV)
+
+run: build  ## the main job: the budgeted system under a flood, in simulated time
+	@$(RUN) -m penstock budget --queue 16 --internal 2 --ticks 5 --flood 1000
+
+test: build  ## run the whole suite
+	@$(RUN) -m pytest $(ARGS)
+
+test-sanitized:  ## run the suite with the compiled modules under the address and undefined-behaviour sanitizers
+	@$(BOOT) --venv .venv-sanitized --build sanitized
+	@bash scripts/sanitized.sh .venv-sanitized $(ARGS)
+
+test-all:  ## run the suite on every Python from 3.11 that is found here
+	@bash scripts/every_python.sh $(ARGS)
+
+bench:  ## measure, and compare with the peers of requirements/bench.txt
+	@$(BOOT) --venv .venv-bench --with requirements/bench.txt
+
+check: build  ## style, types, stubs, import contracts, generated pages
+	@$(RUN) scripts/check.py
+
+docs: build  ## generate the generated pages, check the links, run the examples
+	@$(RUN) scripts/docs.py
+	@$(RUN) -m pytest tests/docs
+
+format: build  ## bring the sources into the agreed form
+	@$(RUN) -m ruff check --fix --quiet .
+	@$(RUN) -m ruff format --quiet .
+
+clean:  ## remove everything that was made here
+	rm -rf .venv .venv-* build dist .hypothesis .mypy_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,18 @@
+"""What every test shares: how hard the property tests look, and nothing else.
+
+`HYPOTHESIS_PROFILE` chooses: `default`, `ci` (the same examples in every run), `sanitized` (fewer, because each costs
+several times as much). A test that sets `max_examples` itself decides for all of them.
+"""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("default", deadline=None, print_blob=True, max_examples=100)
+settings.register_profile("ci", settings.get_profile("default"), derandomize=True)
+settings.register_profile(
+    "sanitized", settings.get_profile("ci"), max_examples=25, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
