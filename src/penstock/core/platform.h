@@ -3,6 +3,9 @@
  * Each function has one form for Linux and one for everybody else; no room above knows which one it got.
  * It must not know what a loop is: descriptors, times and error numbers only. All functions return -errno on failure.
  */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* accept4 */
+#endif
 #ifndef PENSTOCK_PLATFORM_H
 #define PENSTOCK_PLATFORM_H
 
@@ -12,6 +15,7 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -171,6 +175,35 @@ static inline int platform_waker_open(int *ends) {
     return platform_pipe_open(ends);
 }
 
+/* ---- sockets ---------------------------------------------------------------------------------------------------- */
+
+/* Accepts a connection that is non-blocking and closed on exec. */
+static inline int platform_accept(int listener) {
+#ifdef __linux__
+    int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    return fd < 0 ? -errno : fd;
+#else
+    int fd = accept(listener, NULL, NULL);
+    if (fd < 0) return -errno;
+    int failed = platform_make_quiet(fd);
+    if (failed) {
+        close(fd);
+        return failed;
+    }
+    return fd;
+#endif
+}
+
+/* Sends what fits without raising SIGPIPE; -errno on failure. */
+static inline ssize_t platform_send(int fd, const void *buffer, size_t size) {
+#ifdef MSG_NOSIGNAL
+    ssize_t sent = send(fd, buffer, size, MSG_DONTWAIT | MSG_NOSIGNAL);
+#else
+    ssize_t sent = send(fd, buffer, size, MSG_DONTWAIT);
+#endif
+    return sent < 0 ? -errno : sent;
+}
+
 /* ---- threads and forks ------------------------------------------------------------------------------------------- */
 
 static inline int platform_cond_init(pthread_cond_t *condition) {
@@ -201,7 +234,8 @@ static inline int platform_cond_wait_until(pthread_cond_t *condition, pthread_mu
 }
 
 /* Forks are counted per process and not per loop: a loop compares the count at its birth with the present one, so that
- * use after fork is found without a system call. This is the only variable that lives outside a loop. */
+ * use after fork is found without a system call. This is the only variable that lives outside a loop; every compiled
+ * module that includes this file has one of its own, and only loop.py uses it. */
 static uint32_t platform_forks = 0;
 static int platform_forks_watched = 0;
 

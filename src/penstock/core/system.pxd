@@ -25,13 +25,18 @@ cdef extern from * nogil:
 
 cdef extern from "errno.h" nogil:
     int errno
-    int EINTR, EAGAIN, EBADF, EEXIST, ENOENT, EPERM, EINVAL, ENOSYS, ENOMEM, EMFILE, ETIMEDOUT, ENOTSUP, EIO
+    int EINTR, EAGAIN, EBADF, EEXIST, ENOENT, EPERM, EINVAL, ENOSYS, ENOMEM, EMFILE, ETIMEDOUT, ENOTSUP, EIO, EBUSY
 
 cdef extern from "unistd.h" nogil:
     int close(int fd)
     Py_ssize_t read(int fd, void* buffer, size_t size)
     Py_ssize_t write(int fd, const void* buffer, size_t size)
     void abort "abort"()
+
+cdef extern from "sys/socket.h" nogil:
+    Py_ssize_t recv(int fd, void* buffer, size_t size, int flags)
+    Py_ssize_t send(int fd, const void* buffer, size_t size, int flags)
+    int MSG_DONTWAIT
 
 cdef extern from "sys/select.h" nogil:
     ctypedef struct fd_set:
@@ -88,6 +93,10 @@ cdef extern from "platform.h" nogil:
     # Waits on a condition until an instant of the monotonic clock.
     int platform_cond_init(pthread_cond_t* condition)
     int platform_cond_wait_until(pthread_cond_t* condition, pthread_mutex_t* lock, int64_t deadline_ns)
+    # Accepts a connection that is non-blocking and closed on exec.
+    int platform_accept(int listener)
+    # Sends without raising SIGPIPE.
+    Py_ssize_t platform_send(int fd, const void* buffer, size_t size)
     # Counts the forks that this process is away from the one that loaded the library.
     int platform_watch_forks()
     uint32_t platform_fork_count()

@@ -1,0 +1,1 @@
+# What native handlers may call is only for compiled code: nothing is visible to Python.
