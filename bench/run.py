@@ -6,8 +6,8 @@
     python bench/run.py --markdown           the table for a README
     python bench/run.py --json results.json  every single figure
 
-Exit status: 0 when every contender that is installed gave its figures, 1 when one failed, 2 for wrong usage. A goal
-that is missed is reported and is not a failure: the machine may be busy.
+Exit status: 0 when penstock and every peer that is installed gave their figures, 1 when one failed, 2 for wrong usage.
+A goal that is missed is reported and is not a failure: the machine may be busy.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import os
 import platform
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -186,13 +187,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         lines: list[table.Line] = []
         for name in options.only or measures.NAMES:
             measure = measures.load(name)
-            progress(f"{name}: {measure.purpose} ...")
+            started = time.monotonic()
             everything[name] = run.measure(measure)
+            progress(f"{name}: {measure.purpose}: {time.monotonic() - started:.0f} s")
             lines += table.lines_of(measure, everything[name])
     report(lines, everything, absent, markdown=options.markdown)
     if options.json:
         options.json.write_text(json.dumps(as_json(about, everything), indent=1) + "\n", encoding="utf-8")
-    return 1 if any(results.failures for results in everything.values()) else 0
+    failed = table.BASE in absent or any(results.failures for results in everything.values())
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ MEASURE = Measure(
         Row("memory per timer, 1,000,000 live", "B", "many_bytes", cells("dropped"), Goal("<= 120 B", at_most=120)),
         Row("with every handle kept, 1,000,000 live", "B", "many_bytes", cells("kept")),
     ),
-    amount=Amount(full=1_000_000, quick=1_000_000),
+    amount=Amount(full=1_000_000, quick=TIMERS_FEW),
     work=grow,
     rounds_full=1,
     rounds_quick=1,

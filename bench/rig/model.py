@@ -46,7 +46,8 @@ class Row:
     """One line of the table: one figure of several entries, one entry per column.
 
     `scale` divides the figure into the row's unit. `against` names a figure of the same entry that this one is divided
-    by (a ratio inside one contender).
+    by (a ratio inside one contender). `worst` shows the largest of the rounds instead of their median: for what must
+    never happen.
     """
 
     title: str
@@ -57,6 +58,7 @@ class Row:
     scale: float = 1.0
     against: str | None = None
     ratios: bool = True
+    worst: bool = False
 
 
 @dataclass(frozen=True)
@@ -101,9 +103,12 @@ class Results:
         """The row's figure of `entry`, round by round."""
         return [_figure(row, one_round.get(entry)) for one_round in self.rounds]
 
-    def median(self, row: Row, entry: Entry) -> float | None:
+    def typical(self, row: Row, entry: Entry) -> float | None:
+        """The median of the rounds, or the worst of them where the row says so."""
         known = [value for value in self.values(row, entry) if value is not None]
-        return statistics.median(known) if known else None
+        if not known:
+            return None
+        return max(known) if row.worst else statistics.median(known)
 
     def ratios(self, row: Row, entry: Entry, base: Entry) -> list[float]:
         """`entry` divided by `base`, only from rounds in which both ran: noise of the machine hits both alike."""

@@ -48,7 +48,8 @@ class Rig:
         """Start pinned to the server's (0) or the load's (1) core: a child inherits the affinity of its thread."""
         environment = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
         if preload is not None:
-            environment["LD_PRELOAD"] = str(preload)
+            # In front of what is there already, such as the libraries of a sanitizer.
+            environment["LD_PRELOAD"] = " ".join((str(preload), *environment.get("LD_PRELOAD", "").split()))
         before = os.sched_getaffinity(0) if self.cores else set()
         if self.cores:
             os.sched_setaffinity(0, {self.cores[core]})

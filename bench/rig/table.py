@@ -38,7 +38,7 @@ def lines_of(measure: Measure, results: Results) -> list[Line]:
 
 
 def _line(row: Row, results: Results) -> Line | None:
-    medians = {column: results.median(row, entry) for column, entry in row.cells.items()}
+    medians = {column: results.typical(row, entry) for column, entry in row.cells.items()}
     if all(median is None for median in medians.values()):
         return None
     ratios = {column: _ratios(row, results, column) for column in COLUMNS[1:]}
