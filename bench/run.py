@@ -164,7 +164,7 @@ def as_json(about: dict[str, Any], everything: dict[str, Results]) -> dict[str, 
 
 def report(lines: list[table.Line], everything: dict[str, Results], absent: dict[str, str], *, markdown: bool) -> None:
     print(table.as_markdown(lines) if markdown else table.as_text(lines))
-    print("\nIn brackets: that contender / penstock, median of the rounds [smallest..largest]. Ahead of penstock:")
+    print("\nIn brackets: that contender / penstock, median of the rounds [quartiles]. Ahead of penstock:")
     for remark in table.ahead_of_us(lines) or ["nobody, in the rows above"]:
         print(f"- {remark}")
     for name, why in absent.items():
