@@ -33,6 +33,8 @@ class Contender:
     later: Callback
     # post(callback, *args): as `soon`, from any thread.
     post: Callback
+    # post_to_lane(lane, item), for a loop that has lanes.
+    post_to_lane: Callback
     run: Callable[[], Any]
     stop: Callable[[], Any]
     close: Callable[[], Any]
@@ -41,11 +43,11 @@ class Contender:
         """Start one timer per delay and cancel it at once."""
         raise NotImplementedError
 
-    def lane(self, handler: Callback, budget: int) -> Callback:
-        """A bounded lane that calls `handler` for up to `budget` items per turn; returns the call that posts one."""
+    def lane(self, handler: Callback, budget: int) -> Any:
+        """A bounded lane that calls `handler` for up to `budget` items per turn."""
         raise NotImplementedError
 
-    def check_lane(self, posted: int) -> None:
+    def check_lane(self, lane: Any, posted: int) -> None:
         """Raise AssertionError unless the lane has handled exactly `posted` items and dropped none."""
         raise NotImplementedError
 

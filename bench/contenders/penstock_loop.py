@@ -29,19 +29,23 @@ class CONTENDER(Contender):
         self.soon = reactor.defer
         self.later = reactor.set_timeout
         self.post = reactor.defer_threadsafe
+        self.post_to_lane = reactor.post
         self.run = reactor.run
         self.stop = reactor.stop
         self.close = reactor.close
 
     def start_cancel(self, delays: Iterable[float]) -> None:
-        later, cancel = self.reactor.set_timeout, self.reactor.cancel_timer
+        later = self.reactor.set_timeout
         for delay in delays:
-            cancel(later(delay, noop))
+            later(delay, noop).cancel()
 
-    def lane(self, handler: Callback, budget: int) -> Callback:
-        self._lane = self.reactor.lane("bench", handler, capacity=2 * budget, overflow="drop-oldest", budget=budget)
-        post: Callback = self._lane.post
-        return post
+    def lane(self, handler: Callback, budget: int) -> Any:
+        return self.reactor.lane("bench", handler, capacity=2 * budget, overflow="drop-oldest", budget=budget)
+
+    def check_lane(self, lane: Any, posted: int) -> None:
+        counters = lane.counters()
+        if counters["run"] != posted or counters["depth"] or counters["offered"] != posted:
+            raise AssertionError(f"the lane should have run {posted:,} events and dropped none: {counters}")
 
     def serve_echo(self, form: str, announce: Callable[[int], None]) -> None:
         adopt = {"sock": self._adopt_socket, "os": self._adopt_number, "c": self._adopt_compiled}[form]
@@ -87,5 +91,5 @@ class CONTENDER(Contender):
 
         self.reactor.register(connection.fileno(), READABLE, on_readable)
 
-    def _adopt_compiled(self, connection: socket.socket) -> Any:
+    def _adopt_compiled(self, connection: socket.socket) -> None:
         raise NotImplementedError

@@ -29,11 +29,11 @@ def steady(contender: Contender, form: str, count: int) -> Figures:
     counter = getattr(ctypes.PyDLL(None), COUNTER)
     counter.restype = ctypes.c_ulong
     delays = far_delays(PER_TURN, seed=1)
-    post = contender.lane(noop, PER_TURN) if form == "lane" else noop
+    lane = contender.lane(noop, PER_TURN) if form == "lane" else None
     one_turn = {
         "deferred": lambda: drain(map(contender.soon, repeat(noop, PER_TURN))),
         "timers": lambda: contender.start_cancel(delays),
-        "lane": lambda: drain(map(post, repeat(None, PER_TURN))),
+        "lane": lambda: drain(map(contender.post_to_lane, repeat(lane), repeat(None, PER_TURN))),
     }[form]
     run_turns(contender, one_turn, count)
     gc.collect()

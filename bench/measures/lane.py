@@ -22,18 +22,18 @@ def handle(_item: object) -> None:
 
 def pushes(contender: Contender, _form: str, count: int) -> Figures:
     soon, stop, turns_left = contender.soon, contender.stop, count // BUDGET
-    post = contender.lane(handle, BUDGET)
+    lane, post = contender.lane(handle, BUDGET), contender.post_to_lane
 
     def turn() -> None:
         nonlocal turns_left
-        drain(map(post, repeat(None, BUDGET)))
+        drain(map(post, repeat(lane), repeat(None, BUDGET)))
         turns_left -= 1
         soon(turn if turns_left else stop)
 
     soon(turn)
     cpu = cpu_of(contender.run)
     posted = count // BUDGET * BUDGET
-    contender.check_lane(posted)
+    contender.check_lane(lane, posted)
     return {"cpu_ns": cpu / posted}
 
 
