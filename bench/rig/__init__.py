@@ -1,0 +1,1 @@
+"""What every measurement shares: the description of a measurement, processes, native programs and the table."""
