@@ -90,8 +90,8 @@ BUDGETED_QUEUE_CAPACITY = 16
 BUDGETED_QUEUE_CAPACITY_MAX = 1_048_576
 BUDGETED_INTERNAL_PER_TICK = 2
 
-# Internal events that one tick may be made to allow. At 10 us each they fill ten periods of a second: more is no budget.
-BUDGETED_INTERNAL_PER_TICK_MAX = 1_048_576
+# Internal events that one tick may be made to allow. At 10 us each they fill ten periods of a second: more is no
+budget.BUDGETED_INTERNAL_PER_TICK_MAX = 1_048_576
 
 # The pause between two iterations in real time: a thousand looks per second cost next to nothing.
 BUDGETED_THROTTLE_NS = 1_000_000
@@ -168,3 +168,26 @@ POLICY_RANGES: dict[str, tuple[int, int]] = {
 
 if {field.name for field in fields(Policy)} != POLICY_RANGES.keys() | {"on_invariant"}:  # pragma: no cover
     raise AssertionError("POLICY_RANGES does not list every field of Policy")
+
+
+# ---- the simulated kernel, in detail ---------------------------------------------------------------------------------
+
+# The unit in which a simulated pipe hands out its space, as Linux does on most machines.
+SIMULATED_PAGE_BYTES = 4_096
+
+# The largest buffer that a simulated socket or pipe, and the most bytes that a simulated file, may have.
+SIMULATED_BUFFER_BYTES_MAX = 16_777_216
+
+# Descriptors that one simulated poller may watch. More than there are descriptors, because a duplicate keeps the entry
+# of a closed descriptor alive; beyond that a program leaks entries, and gets ENOSPC as from Linux.
+SIMULATED_WATCHES_MAX = 262_144
+
+# Connections that may wait to be accepted, as Linux' net.core.somaxconn.
+SIMULATED_BACKLOG_MAX = 4_096
+
+# Faults that may be planned and not have struck.
+SIMULATED_FAULTS_MAX = 65_536
+
+# Scheduled actions that one call may run. A simulated day of ten actions a second has 864,000; an action that schedules
+# itself for the same instant is found out after some seconds.
+SIMULATED_ACTIONS_PER_CALL_MAX = 16_777_216
