@@ -90,7 +90,7 @@ BUDGETED_QUEUE_CAPACITY = 16
 BUDGETED_QUEUE_CAPACITY_MAX = 1_048_576
 BUDGETED_INTERNAL_PER_TICK = 2
 
-# Internal events that one tick may be made to allow. At 10 us each they fill ten periods of a second: more is no budget.
+# Internal events that one tick may be made to allow. At 10 us each they fill ten periods of a second: more is no bound.
 BUDGETED_INTERNAL_PER_TICK_MAX = 1_048_576
 
 # The pause between two iterations in real time: a thousand looks per second cost next to nothing.
