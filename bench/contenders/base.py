@@ -17,8 +17,12 @@ RECEIVE_BYTES = 65_536
 LISTEN_BACKLOG = 1_024
 
 
-def noop(*_arguments: object) -> None:
-    """The work of a callback that does no work."""
+def noop() -> None:
+    """The least that a Python callback can do."""
+
+
+def ignore(_item: object) -> None:
+    """The least that a Python handler of items can do."""
 
 
 class Contender:

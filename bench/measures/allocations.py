@@ -11,7 +11,7 @@ import gc
 import sys
 from itertools import repeat
 
-from contenders.base import Contender, noop
+from contenders.base import Contender, ignore, noop
 from measures.common import LOOPS, drain, far_delays
 from rig.model import Amount, Entry, Figures, Goal, Measure, Row
 
@@ -29,7 +29,7 @@ def steady(contender: Contender, form: str, count: int) -> Figures:
     counter = getattr(ctypes.PyDLL(None), COUNTER)
     counter.restype = ctypes.c_ulong
     delays = far_delays(PER_TURN, seed=1)
-    lane = contender.lane(noop, PER_TURN) if form == "lane" else None
+    lane = contender.lane(ignore, PER_TURN) if form == "lane" else None
     one_turn = {
         "deferred": lambda: drain(map(contender.soon, repeat(noop, PER_TURN))),
         "timers": lambda: contender.start_cancel(delays),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from itertools import repeat
 
-from contenders.base import Contender
+from contenders.base import Contender, ignore
 from measures.common import cpu_of, drain
 from rig.model import Amount, Entry, Figures, Goal, Measure, Row
 
@@ -16,13 +16,9 @@ BUDGET = 256
 ENTRY = Entry("penstock")
 
 
-def handle(_item: object) -> None:
-    """The least that a Python handler can do."""
-
-
 def pushes(contender: Contender, _form: str, count: int) -> Figures:
     soon, stop, turns_left = contender.soon, contender.stop, count // BUDGET
-    lane, post = contender.lane(handle, BUDGET), contender.post_to_lane
+    lane, post = contender.lane(ignore, BUDGET), contender.post_to_lane
 
     def turn() -> None:
         nonlocal turns_left
