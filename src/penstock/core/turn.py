@@ -102,8 +102,8 @@ def turn_skips_poll(loop: cython.pointer[LoopC]) -> cython.bint:
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def _wait_ns(loop: cython.pointer[LoopC], internal: cython.bint) -> int64_t:
-    """How long nothing is going to happen by itself."""
+def _next_ns(loop: cython.pointer[LoopC], internal: cython.bint) -> int64_t:
+    """The instant at which something happens by itself: now or earlier if work is runnable, INT64_MAX if never."""
     if (
         internal
         or loop.registry.again_first >= 0
@@ -111,18 +111,15 @@ def _wait_ns(loop: cython.pointer[LoopC], internal: cython.bint) -> int64_t:
         or platform_atomic_load(cython.address(loop.stopping))
         or loop.signalled
     ):
-        return 0
-    wait: int64_t = loop.wait_max_ns
+        return loop.now_ns
     until: int64_t = timers_next(cython.address(loop.timers))
     if loop.report_ns < until:
         until = loop.report_ns
-    if until != INT64_MAX and until - loop.now_ns < wait:
-        wait = until - loop.now_ns
     if loop.lane_pending > 0:
-        tick: int64_t = _lanes_wait(loop)
-        if tick < wait:
-            wait = tick
-    return wait if wait > 0 else 0
+        rest: int64_t = _lanes_wait(loop)
+        if rest != INT64_MAX and loop.now_ns + rest < until:
+            until = loop.now_ns + rest
+    return until
 
 
 @cython.cfunc
@@ -183,15 +180,19 @@ def _sleep(loop: cython.pointer[LoopC], wait_ns: int64_t, timed: cython.bint, ex
 def _poll(loop: cython.pointer[LoopC], wait_cap_ns: int64_t) -> cython.void:
     """Step 2. Leaves what is ready in `ready`, and the present in `now_ns`."""
     internal: cython.bint = _internal_work(loop)
-    wait: int64_t = _wait_ns(loop, internal)
-    exact: cython.bint = wait < loop.wait_max_ns and wait <= wait_cap_ns
+    until: int64_t = _next_ns(loop, internal)
+    # A wait ends at an instant unless nothing will ever happen by itself and the caller is patient.
+    timed: cython.bint = until != INT64_MAX or wait_cap_ns < loop.wait_max_ns
+    wait: int64_t = loop.wait_max_ns if until == INT64_MAX else until - loop.now_ns
     count: cython.int
-    if wait > wait_cap_ns:
-        wait = wait_cap_ns
+    exact: cython.bint = until != INT64_MAX
+    if wait > loop.wait_max_ns or wait > wait_cap_ns:
+        wait = loop.wait_max_ns if loop.wait_max_ns < wait_cap_ns else wait_cap_ns
+        exact = False
     if internal and turn_skips_poll(loop):
         loop.probes.polls_skipped += 1
         return
-    count = _sleep(loop, wait, wait < loop.wait_max_ns, exact) if wait > 0 else _poll_now(loop, 0)
+    count = _sleep(loop, wait, timed, exact) if wait > 0 else _poll_now(loop, 0)
     loop.polled_ns = loop.now_ns
     if count < 0:
         # A signal interrupts a wait, and is looked for with the interpreter's help. All else is a failure.
