@@ -102,9 +102,9 @@ def run(options: argparse.Namespace, out: TextIO) -> None:
         clock=Clock() if options.real else ManualClock(),
         on_error=on_error,
     )
-    report.begin()
-    out.flush()
     try:
+        report.begin()
+        out.flush()
         system.run(options.ticks)
     finally:
         # Also after Ctrl-C: what was printed so far must still make sense to whoever reads it.
