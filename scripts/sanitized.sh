@@ -10,6 +10,12 @@ cd "$(dirname "$0")/.."
 venv=$1
 shift
 
+module=$("$venv/bin/python" -c 'import importlib.util as u; print(u.find_spec("penstock").submodule_search_locations[0])')/core
+if ! grep -q __asan_init "$module"/ring*.so; then
+  echo "penstock: the modules in $venv are built without sanitizers; use: make test-sanitized" >&2
+  exit 2
+fi
+
 preload=""
 for library in libasan.so libubsan.so libstdc++.so; do
   path=$(${CC:-gcc} -print-file-name="$library")
