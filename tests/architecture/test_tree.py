@@ -20,8 +20,8 @@ from tests.architecture.floors import ROOT, SOURCES, package_files
 
 FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 70
-# Files that may be longer, and why. The numbers only go down.
-LONGER = {"src/penstock/core/loop.py": 1_200}  # one compiled class, which cannot be spread over modules
+# Files that may be longer, each with a comment of why. The numbers only go down.
+LONGER: dict[str, int] = {}
 CODE = {".py", ".pyi", ".pxd", ".sh", ".h", ".c"}
 TEXT = CODE | {".md", ".toml", ".txt", ".build", ".cfg", ".ini", ".yml", ".yaml"}
 # Written in pieces, so that this file does not find itself.

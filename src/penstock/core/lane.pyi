@@ -1,13 +1,14 @@
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, final
 
 from penstock.core.budget import Budget
 
-Overflow = Literal["drop-oldest", "drop-newest", "reject", "coalesce", "block"]
-Outcome = Literal["pushed", "dropped-oldest", "coalesced", "dropped-newest", "rejected", "full"]
+_Overflow = Literal["drop-oldest", "drop-newest", "reject", "coalesce", "block"]
+_Outcome = Literal["pushed", "dropped-oldest", "coalesced", "dropped-newest", "rejected", "full"]
 
-OVERFLOWS: tuple[Overflow, ...]
+OVERFLOWS: tuple[_Overflow, ...]
 
+@final
 class Lane:
     def __init__(
         self,
@@ -15,7 +16,7 @@ class Lane:
         handler: Callable[[Any], object] | None = None,
         *,
         capacity: int = 1024,
-        overflow: Overflow = "drop-oldest",
+        overflow: _Overflow = "drop-oldest",
         budget: int | Budget = 256,
         priority: int = 0,
         merge: Callable[[Any, Any], Any] | None = None,
@@ -26,14 +27,14 @@ class Lane:
     def handler(self) -> Callable[[Any], object] | None: ...
     @property
     def merge(self) -> Callable[[Any, Any], Any] | None: ...
-    def offer(self, item: object) -> Outcome: ...
+    def offer(self, item: object) -> _Outcome: ...
     def take(self, epoch: int) -> tuple[Any] | None: ...
     def close(self) -> int: ...
     def __len__(self) -> int: ...
     @property
     def capacity(self) -> int: ...
     @property
-    def overflow(self) -> Overflow: ...
+    def overflow(self) -> _Overflow: ...
     @property
     def priority(self) -> int: ...
     @property
