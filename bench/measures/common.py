@@ -35,5 +35,12 @@ def far_delays(count: int, seed: int) -> list[float]:
 
 def probes_row(title: str, cells: dict[str, Entry]) -> Row:
     """How many of the instructions penstock's probes take: they are always on."""
-    of_all = {"scale": 0.01, "against": "instructions", "ratios": False}
-    return Row(f"{title}: share of the probes", "% of instructions", "instructions_of_probes", cells, **of_all)
+    return Row(
+        f"{title}: share of the probes",
+        "% of instructions",
+        "instructions_of_probes",
+        cells,
+        scale=0.01,
+        against="instructions",
+        ratios=False,
+    )

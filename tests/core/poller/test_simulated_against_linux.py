@@ -33,8 +33,8 @@ from penstock import limits
 from penstock.core.clock import ManualClock
 from penstock.core.poller.events import ERROR, HANGUP, PRIORITY, READABLE, WRITABLE
 from penstock.core.poller.simulated import SimulatedKernel, SimulatedPoller
-from penstock.core.poller.simulated_sockets import NO_WRITE
-from penstock.core.poller.simulated_tcp import TcpSocket
+from penstock.core.poller.simulated_sockets import NO_WRITE, StreamSocket
+from penstock.core.poller.simulated_tcp import Listener, TcpSocket
 
 pytestmark = pytest.mark.skipif(not hasattr(select, "epoll"), reason="there is no epoll to compare with")
 
@@ -225,7 +225,7 @@ class Twins(RuleBasedStateMachine):
     def write_urgent_both(self, fd: int, size_bytes: int) -> None:
         file = self.kernel.file("", fd) if fd in self.kinds else None
         # What becomes of an urgent byte when the next one comes differs from Linux to Linux.
-        if file and not (file.peer and file.peer.mark >= 0):
+        if isinstance(file, StreamSocket) and not (file.peer and file.peer.mark >= 0):
             self.urgent_sent = True
             data = bytes(range(size_bytes))
             real = answer(as_socket, fd, lambda real: real.send(data, socket.MSG_OOB))
@@ -283,7 +283,7 @@ class LocalTwins(Twins):
         real = raised(one.detach()), raised(two.detach())
         self.opened("small", real, self.kernel.socketpair(buffer_bytes=1_048_576))
 
-    @precondition(lambda self: self.has_room() and big_message()[0])
+    @precondition(lambda self: bool(self.has_room() and big_message()[0]))
     @rule()
     def big_pair(self) -> None:
         """Messages so big that the buffer is soon full."""
@@ -360,7 +360,8 @@ class TcpTwins(Twins):
     @rule(index=picks)
     def connect(self, index: int) -> None:
         listener = self.pick(index, "listener")
-        if listener not in self.kinds or not self.kernel.file("", listener).listening:
+        file = self.kernel.file("", listener) if listener in self.kinds else None
+        if not isinstance(file, Listener) or not file.listening:
             return
         address = as_socket(listener, lambda real: real.getsockname())
         real = socket.socket()
@@ -393,7 +394,7 @@ class TcpTwins(Twins):
     def reset(self, index: int) -> None:
         fd = self.pick(index, "tcp")
         file = self.kernel.file("", fd) if fd in self.kinds else None
-        if file and file.references == 1 and not file.closed:
+        if isinstance(file, StreamSocket) and file.references == 1 and not file.closed:
             as_socket(fd, lambda real: real.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)))
             self.kernel.reset(fd)
             self.close_number(fd)
