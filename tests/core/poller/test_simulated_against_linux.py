@@ -34,7 +34,7 @@ from penstock.core.clock import ManualClock
 from penstock.core.poller.events import ERROR, HANGUP, PRIORITY, READABLE, WRITABLE
 from penstock.core.poller.simulated import SimulatedKernel, SimulatedPoller
 from penstock.core.poller.simulated_sockets import NO_WRITE, StreamSocket
-from penstock.core.poller.simulated_tcp import Listener, TcpSocket
+from penstock.core.poller.simulated_tcp import Listener, TcpSocket, TcpSocket
 
 pytestmark = pytest.mark.skipif(not hasattr(select, "epoll"), reason="there is no epoll to compare with")
 
@@ -394,7 +394,7 @@ class TcpTwins(Twins):
     def reset(self, index: int) -> None:
         fd = self.pick(index, "tcp")
         file = self.kernel.file("", fd) if fd in self.kinds else None
-        if isinstance(file, StreamSocket) and file.references == 1 and not file.closed:
+        if isinstance(file, TcpSocket) and file.references == 1 and not file.closed:
             as_socket(fd, lambda real: real.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)))
             self.kernel.reset(fd)
             self.close_number(fd)
