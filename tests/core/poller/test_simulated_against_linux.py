@@ -34,7 +34,7 @@ from penstock.core.clock import ManualClock
 from penstock.core.poller.events import ERROR, HANGUP, PRIORITY, READABLE, WRITABLE
 from penstock.core.poller.simulated import SimulatedKernel, SimulatedPoller
 from penstock.core.poller.simulated_sockets import NO_WRITE, StreamSocket
-from penstock.core.poller.simulated_tcp import Listener, TcpSocket, TcpSocket
+from penstock.core.poller.simulated_tcp import Listener, TcpSocket
 
 pytestmark = pytest.mark.skipif(not hasattr(select, "epoll"), reason="there is no epoll to compare with")
 
