@@ -88,7 +88,7 @@ class Run:
         for _ in range(self._rounds(measure)):
             results.rounds.append({entry: self._attempt(results, entry, self._sampler(measure)) for entry in entries})
         if measure.amount.counted and not self.options.no_counting and not self.options.quick:
-            for entry in measure.counted_entries().intersection(entries):
+            for entry in (entry for entry in entries if entry in measure.counted_entries()):
                 counts = self._attempt(results, entry, self._counter(measure))
                 for one_round in results.rounds:
                     one_round[entry] = {**(one_round[entry] or {}), **(counts or {})}
