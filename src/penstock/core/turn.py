@@ -23,7 +23,6 @@ from cython.cimports.penstock.core.lane import lane_runnable
 from cython.cimports.penstock.core.probes import (
     histogram_add,
     probes_mark_native,
-    probes_ran_native,
     probes_turn,
 )
 from cython.cimports.penstock.core.registry import (
@@ -43,10 +42,12 @@ from cython.cimports.penstock.core.types import (
     HANGUP,
     READABLE,
     READY_AGAIN,
+    SUSPECTS,
     ItemC,
     LaneC,
     LoopC,
     RegistrationC,
+    SlowC,
     TimerC,
     native_timer_t,
 )
@@ -205,6 +206,19 @@ def _poll(loop: cython.pointer[LoopC], wait_cap_ns: int64_t) -> cython.void:
     loop.ready_count = count
 
 
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.inline
+def _ran(loop: cython.pointer[LoopC], fd: cython.int) -> cython.void:
+    """A native handler has returned. Looks at the clock when there are as many suspects as can be remembered."""
+    now: cython.pointer[SlowC] = cython.address(loop.probes.native_now)
+    now.fds[now.count] = fd
+    now.count += 1
+    if now.count >= SUSPECTS:
+        probes_mark_native(cython.address(loop.probes), clock_now(loop.clock))
+
+
 # ---- step 4: timers --------------------------------------------------------------------------------------------------
 
 
@@ -233,7 +247,7 @@ def _timers(loop: cython.pointer[LoopC]) -> cython.void:
             timers_fire(cython.address(loop.timers), identity, loop.now_ns, cython.address(item))
             loop.timers_run += 1
             cython.cast(native_timer_t, item.first)(loop, identity, item.second)
-            probes_ran_native(loop, -1)
+            _ran(loop, -1)
         else:
             loop.due[loop.due_count] = identity
             loop.due_count += 1
@@ -283,7 +297,7 @@ def _ready_one(loop: cython.pointer[LoopC], fd: cython.int, events: uint32_t) ->
         return
     answer: cython.int = one.native(loop, fd, events, one.context)
     loop.probes.ready_native += 1
-    probes_ran_native(loop, fd)
+    _ran(loop, fd)
     if answer == READY_AGAIN:
         # The handler may have done anything, also ended its registration or made the table move.
         one = registry_at(cython.address(loop.registry), fd)
