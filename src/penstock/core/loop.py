@@ -174,7 +174,7 @@ class Loop(Intake):
         self.policy = limits.Policy() if policy is None else policy
         self.clock = Clock() if clock is None else clock
         self.poller = poller
-        self.name = f"loop-{threading.get_ident():x}" if name is None else name
+        self.name = f"loop-{id(self):x}" if name is None else name
         if not 1 <= len(self.name) <= limits.NAME_MAX_CHARACTERS:
             raise UsageError(f"a loop's name of {len(self.name)} characters; give 1 to {limits.NAME_MAX_CHARACTERS}")
         if self.poller.simulated and not self.clock.manual:
