@@ -381,6 +381,14 @@ def test_an_urgent_byte_that_is_passed_or_overtaken(kernel: SimulatedKernel, tcp
     assert kernel.file("space", one).space() == limits.SIMULATED_BUFFER_BYTES
 
 
+def test_tcp_resets_for_an_urgent_byte_that_no_read_has_passed(kernel: SimulatedKernel) -> None:
+    one, two = kernel.socketpair(tcp=True)
+    kernel.send_urgent(one, b"U")
+    kernel.read_urgent(two)
+    kernel.close(two)
+    assert state(kernel, one) == READABLE | WRITABLE | ERROR | HANGUP
+
+
 def test_urgent_bytes_need_space_too(kernel: SimulatedKernel) -> None:
     one, _ = kernel.socketpair(tcp=True, buffer_bytes=10)
     kernel.write(one, bytes(9))

@@ -192,7 +192,8 @@ class TcpSocket(StreamSocket):
         self.connecting = False
         if self.closed or self.peer is None:
             return
-        if self.queue or self.urgent:
+        # An urgent byte that was taken is unread all the same, until a read has passed its place.
+        if self.queue or self.mark >= 0:
             self.closed = True
             self._pass(self.peer.reset_arrives)
         elif not self.shut & NO_WRITE:
