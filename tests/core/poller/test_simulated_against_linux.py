@@ -443,7 +443,7 @@ class TcpTwins(Twins):
 TestLocalTwins = LocalTwins.TestCase
 TestTcpTwins = TcpTwins.TestCase
 TestLocalTwins.settings = TestTcpTwins.settings = settings(
-    max_examples=200, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
+    stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
 )
 
 if resource.getrlimit(resource.RLIMIT_NOFILE)[0] < FIRST + OPEN_MAX:  # pragma: no cover

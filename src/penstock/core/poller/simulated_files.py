@@ -18,6 +18,7 @@ from os import strerror
 from typing import Final, Protocol
 
 from penstock.core.poller.events import ERROR, HANGUP, READABLE, WRITABLE
+from penstock.core.poller.simulated_world import Schedule
 from penstock.limits import SIMULATED_BUFFER_BYTES_MAX, SIMULATED_PAGE_BYTES
 
 # A wake that concerns every kind of event. It reaches all watchers, since all are interested in errors.
@@ -203,10 +204,11 @@ class PipeReader(File):
     is free again when its last byte is read: so a pipe can be full with few bytes in it, and this decides readiness.
     """
 
-    __slots__ = ("closed", "pages", "pages_max", "start", "unread_bytes", "writer")
+    __slots__ = ("closed", "pages", "pages_max", "schedule", "start", "unread_bytes", "writer")
 
-    def __init__(self, buffer_bytes: int) -> None:
+    def __init__(self, schedule: Schedule, buffer_bytes: int) -> None:
         super().__init__()
+        self.schedule = schedule
         self.pages: deque[bytearray] = deque()
         self.pages_max = max(1, buffer_bytes // SIMULATED_PAGE_BYTES)
         # Where the first page's unread bytes begin.
@@ -271,6 +273,7 @@ class PipeReader(File):
 
     def release(self) -> None:
         self.closed = True
+        self.schedule.lost_bytes += self.unread_bytes
         if self.writer:
             self.writer.wake(ANYTHING)
 

@@ -189,6 +189,7 @@ class StreamSocket(File):
 
     def _pass_mark(self) -> None:
         """A read that begins at the mark skips the urgent byte, taken or not."""
+        self.schedule.lost_bytes += len(self.urgent)
         self.mark, self.urgent = -1, b""
         if self.peer:
             self.peer.consumed(1, 1)
@@ -223,9 +224,10 @@ class StreamSocket(File):
     # ---- ending
 
     def _forget_arrived(self) -> None:
-        urgent_bytes = int(self.mark >= 0)
-        read_bytes = self.unread_bytes + urgent_bytes
-        message_bytes = sum(map(len, self.queue)) + urgent_bytes
+        marked_bytes = int(self.mark >= 0)
+        read_bytes = self.unread_bytes + marked_bytes
+        message_bytes = sum(map(len, self.queue)) + marked_bytes
+        self.schedule.lost_bytes += self.unread_bytes + len(self.urgent)
         self.queue.clear()
         self.start = self.unread_bytes = 0
         self.mark, self.urgent = -1, b""
@@ -277,7 +279,9 @@ class LocalSocket(StreamSocket):
     def arrive(self, data: bytes) -> None:
         if not self.dead:
             super().arrive(data)
-        elif self.peer:
+            return
+        self.schedule.lost_bytes += len(data)
+        if self.peer:
             self.peer.consumed(len(data), len(data))
 
     def consumed(self, read_bytes: int, message_bytes: int) -> None:

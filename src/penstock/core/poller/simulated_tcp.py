@@ -111,6 +111,8 @@ class TcpSocket(StreamSocket):
     def arrive(self, data: bytes) -> None:
         if self._may_arrive():
             super().arrive(data)
+        else:
+            self.schedule.lost_bytes += len(data)
 
     def arrive_urgent(self, data: bytes) -> None:
         if not self.closed and not self.dead and self.shut == NEITHER:
@@ -118,6 +120,8 @@ class TcpSocket(StreamSocket):
             self.urgent = data[-1:]
         if self._may_arrive():
             super().arrive_urgent(data)
+        else:
+            self.schedule.lost_bytes += len(data)
 
     def read_urgent(self) -> bytes:
         if self.urgent and self.closed and not self.finished:
@@ -188,7 +192,8 @@ class TcpSocket(StreamSocket):
         self.connecting = False
         if self.closed or self.peer is None:
             return
-        if self.queue or self.urgent:
+        # An urgent byte that was taken is unread all the same, until a read has passed its place.
+        if self.queue or self.mark >= 0:
             self.closed = True
             self._pass(self.peer.reset_arrives)
         elif not self.shut & NO_WRITE:
