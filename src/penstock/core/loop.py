@@ -182,6 +182,7 @@ class Loop(Intake):
         self.on_drop = on_drop
         self.lanes = []
         self.reported = {}
+        self.attached = {}
         self.signals = Signals(self.name)
         self._open()
 
