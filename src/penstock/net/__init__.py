@@ -5,11 +5,13 @@ must not know a protocol, nor a programming model.
 """
 
 from penstock.net.buffer import set_total_limit as set_write_total
+from penstock.net.listener import Listener
 from penstock.net.options import StreamOptions
 from penstock.net.shared import counters
 from penstock.net.stream import Stream, connect
 
 __all__ = [
+    "Listener",
     "Stream",
     "StreamOptions",
     "connect",

@@ -18,7 +18,8 @@ cdef class Stream:
     cdef public object on_drain
     cdef public object on_close
     cdef object held
-    cdef object listener
+    cdef object listener        # who accepted it, and counts it
+    cdef object key             # the listener's word for its peer
     cdef public object context
     cdef object __weakref__
 
@@ -38,3 +39,4 @@ cdef class Stream:
 
 cdef Stream stream_adopt(Loop loop, int fd, object options, object listener)
 cdef int stream_evict(Stream stream) except -1
+cdef int stream_fail(Stream stream) except -1

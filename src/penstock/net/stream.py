@@ -127,6 +127,13 @@ def stream_evict(stream: Stream) -> cython.int:
     return stream._end(END_EVICTED, 0)
 
 
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def stream_fail(stream: Stream) -> cython.int:
+    """End a stream because whoever should have taken it over failed."""
+    return stream._end(END_HANDLER, 0)
+
+
 class Stream:
     """A connected socket under backpressure."""
 
