@@ -10,6 +10,7 @@ import cython
 from cython.cimports.cpython.pythread import PyThread_get_thread_ident
 from cython.cimports.cpython.ref import Py_INCREF, PyObject
 from cython.cimports.libc.stdint import int64_t
+from cython.cimports.penstock.timed.scheduler import Scheduler
 
 from penstock.errors import UsageError, WrongThread
 from penstock.timed.errors import SchedulerStopped, UndeclaredUse
@@ -26,7 +27,7 @@ class Handle:
         self.reader = -2
         self.writer = -2
 
-    def bind(self, scheduler: "Scheduler", index):  # noqa: F821
+    def bind(self, scheduler: Scheduler, index):
         """Attach to a slot. Once: a reactor is part of one program only."""
         if self.scheduler is not None:
             raise UsageError(f"{self.path} is part of a program already; make new reactors for a new environment")
@@ -42,9 +43,7 @@ class Handle:
         above = getattr(self.owner, "path", "")
         return f"{above}.{self.name}" if above else self.name
 
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def _may_read(self) -> cython.int:
+    def _may_read(self):
         """The slow half of the check; remembers a yes."""
         if self.scheduler is None:
             raise SchedulerStopped(f"{self.path} belongs to no environment yet; reactions can use it when the program runs")
@@ -56,9 +55,7 @@ class Handle:
         self.reader = current
         return 0
 
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def _may_write(self) -> cython.int:
+    def _may_write(self):
         if self.scheduler is None:
             raise SchedulerStopped(f"{self.path} belongs to no environment yet; reactions can use it when the program runs")
         current: cython.int = self.scheduler.c.current

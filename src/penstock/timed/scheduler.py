@@ -126,9 +126,7 @@ class Scheduler:
         free(self.c.present)
         free(self.c.active)
 
-    @cython.cfunc
-    @cython.exceptval(-1)
-    def _allocate(self) -> cython.int:
+    def _allocate(self):
         plan = self.plan
         c = cython.address(self.c)
         c.line.trigger_count = len(plan.triggers)
@@ -167,9 +165,7 @@ class Scheduler:
             raise MemoryError("no memory for the program")
         return 0
 
-    @cython.cfunc
-    @cython.exceptval(-1)
-    def _load(self) -> cython.int:
+    def _load(self):
         index: uint32_t = 0
         trigger: cython.pointer[TriggerC]
         reaction: cython.pointer[ReactionC]
@@ -201,9 +197,7 @@ class Scheduler:
             index += 1
         return self._load_links()
 
-    @cython.cfunc
-    @cython.exceptval(-1)
-    def _load_links(self) -> cython.int:
+    def _load_links(self):
         index: uint32_t = 0
         link: uint32_t = 0
         copy: uint32_t = 0
@@ -236,9 +230,7 @@ class Scheduler:
 
     # ---- time --------------------------------------------------------------------------------------------------------
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
-    def physical(self) -> int64_t:
+    def physical(self):
         """Physical time since the start, on the scale of logical time."""
         return (clock_now(cython.address(self.clock.c)) - self.start_ns + self.stepped_ns) * self.speed
 
@@ -282,11 +274,9 @@ class Scheduler:
 
     # ---- scheduling --------------------------------------------------------------------------------------------------
 
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def offer(
         self, index: uint32_t, time_ns: int64_t, microstep: uint32_t, value: object, late: uint32_t
-    ) -> cython.int:
+    ):
         """Offer an event to a trigger; return the outcome. Raises if it is refused."""
         if self.c.state == STOPPED or _is_before(self.c.stop_ns, self.c.stop_microstep, time_ns, microstep):
             self.c.line.triggers[index].dropped_stopped += 1
@@ -311,18 +301,14 @@ class Scheduler:
             raise MemoryError("no memory for an event")
         return outcome
 
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def schedule_after(self, index: uint32_t, delay_ns: int64_t, value: object) -> cython.int:
+    def schedule_after(self, index: uint32_t, delay_ns: int64_t, value: object):
         """Logical: the current tag plus the minimum delay plus `delay_ns`; nothing at all is the next microstep."""
         delay_ns += self.c.line.triggers[index].offset_ns
         if delay_ns > 0:
             return self.offer(index, self.c.now_ns + delay_ns, 0, value, 0)
         return self.offer(index, self.c.now_ns, self.c.microstep + 1, value, 0)
 
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def schedule_physical(self, index: uint32_t, at_ns: int64_t, delay_ns: int64_t, value: object) -> cython.int:
+    def schedule_physical(self, index: uint32_t, at_ns: int64_t, delay_ns: int64_t, value: object):
         """Physical: the instant `at_ns` plus delays, but never at or before the current tag."""
         time_ns: int64_t = at_ns + self.c.line.triggers[index].offset_ns + delay_ns
         microstep: uint32_t = 0
@@ -376,8 +362,7 @@ class Scheduler:
         if self.c.sleeping and self.on_wake is not None:
             self.on_wake()
 
-    @cython.cfunc
-    def _check_system(self) -> cython.void:
+    def _check_system(self):
         self.c.system_ns = NEVER
         self.c.system_microstep = 0
         if self.system:
@@ -416,9 +401,7 @@ class Scheduler:
                 self._run_tag(time_ns, microstep)
         return DONE
 
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def _next(self, time_ns: cython.pointer[int64_t], microstep: cython.pointer[uint32_t]) -> cython.int:
+    def _next(self, time_ns: cython.pointer[int64_t], microstep: cython.pointer[uint32_t]):
         """The tag that comes next; return 1 if it is the end of the program."""
         if self.c.line.size > 0 or self.c.replay_ns < NEVER:
             time_ns[0] = self.c.replay_ns
@@ -436,9 +419,7 @@ class Scheduler:
         microstep[0] = self.c.stop_microstep
         return 1
 
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def _run_system(self, up_to_ns: int64_t) -> cython.int:
+    def _run_system(self, up_to_ns: int64_t):
         """Handle the earliest system events, all with the same tag, if they are due; return how many ran."""
         ran: cython.int = 0
         if not self.system or self.c.system_ns > up_to_ns:
@@ -452,9 +433,7 @@ class Scheduler:
             handler(tag)
         return ran
 
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def _may_run(self, time_ns: int64_t, microstep: uint32_t) -> cython.bint:
+    def _may_run(self, time_ns: int64_t, microstep: uint32_t):
         """Ask for the tag. Otherwise `wait_ns` is when to ask again; whatever arrives asks again, too."""
         answer = self.acquire(Tag(time_ns, microstep))
         if answer is True:
@@ -464,9 +443,7 @@ class Scheduler:
             self.wait_ns = self.c.system_ns
         return False
 
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def _run_tag(self, time_ns: int64_t, microstep: uint32_t) -> cython.int:
+    def _run_tag(self, time_ns: int64_t, microstep: uint32_t):
         self.c.now_ns = time_ns
         self.c.microstep = microstep
         self.c.tags += 1
@@ -476,9 +453,7 @@ class Scheduler:
         self._clean_up()
         return 0
 
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def _pop(self) -> cython.int:
+    def _pop(self):
         """Take every event of the current tag; make its slots present, and their reactions due."""
         line = cython.address(self.c.line)
         trigger: cython.pointer[TriggerC]
@@ -508,9 +483,7 @@ class Scheduler:
             self._pop_replay()
         return 0
 
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def _pop_replay(self) -> cython.int:
+    def _pop_replay(self):
         """Deliver what a record says of the current tag; it knows no queues, policies or modes: they were obeyed then."""
         event: EventC
         while self.c.replay_ns == self.c.now_ns and self.c.replay_microstep == self.c.microstep:
@@ -527,8 +500,7 @@ class Scheduler:
             self._deliver(trigger, event)
         return 0
 
-    @cython.cfunc
-    def _check_replay(self) -> cython.void:
+    def _check_replay(self):
         self.c.replay_ns = NEVER
         self.c.replay_microstep = 0
         if self.replayed < len(self.replay):
@@ -542,9 +514,7 @@ class Scheduler:
         self.missed = set(missed)
         self._check_replay()
 
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def _deliver(self, index: uint32_t, event: EventC) -> cython.int:
+    def _deliver(self, index: uint32_t, event: EventC):
         """Hand the event's value to the slot of its trigger."""
         trigger: cython.pointer[TriggerC] = self.c.line.triggers + index
         slot: cython.pointer[SlotC] = self.c.slots + trigger.slot
@@ -565,9 +535,7 @@ class Scheduler:
         Py_INCREF(value)
         return self.write(trigger.slot, cython.cast(cython.pointer[PyObject], value))
 
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def write(self, index: uint32_t, value: cython.pointer[PyObject]) -> cython.int:
+    def write(self, index: uint32_t, value: cython.pointer[PyObject]):
         """Give a slot a value (a reference that is taken over; NULL: none) and make it present. The last write wins."""
         slot: cython.pointer[SlotC] = self.c.slots + index
         old: cython.pointer[PyObject] = slot.value
@@ -595,9 +563,7 @@ class Scheduler:
             Py_XDECREF(old)
         return 0
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
-    def mark(self, slot: cython.pointer[SlotC]) -> cython.void:
+    def mark(self, slot: cython.pointer[SlotC]):
         """Put the reactions of a slot into the reaction queue."""
         place: uint32_t
         rank: uint32_t
@@ -606,9 +572,7 @@ class Scheduler:
             self.c.words[rank >> 6] |= cython.cast(uint64_t, 1) << (rank & 63)
             self.c.summary[rank >> 12] |= cython.cast(uint64_t, 1) << ((rank >> 6) & 63)
 
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def _run_reactions(self) -> cython.int:
+    def _run_reactions(self):
         """From the front to the back; what a reaction triggers in this tag always stands behind it."""
         block: uint32_t
         word: uint32_t
@@ -624,9 +588,7 @@ class Scheduler:
         self.c.current = -1
         return 0
 
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def _run_reaction(self, rank: uint32_t) -> cython.int:
+    def _run_reaction(self, rank: uint32_t):
         reaction: cython.pointer[ReactionC] = self.c.reactions + rank
         if reaction.mode >= 0 and not self.c.active[reaction.mode] and not reaction.forced:
             return 0
@@ -647,9 +609,7 @@ class Scheduler:
         Py_DECREF(cython.cast(object, result))
         return 0
 
-    @cython.cfunc
-    @cython.exceptval(cython.NULL, check=True)
-    def _choose(self, rank: uint32_t, how: cython.pointer[cython.int]) -> cython.pointer[PyObject]:
+    def _choose(self, rank: uint32_t, how: cython.pointer[cython.int]):
         """Which body: the handler of late inputs, that of the deadline, or the reaction itself."""
         reaction: cython.pointer[ReactionC] = self.c.reactions + rank
         if self.c.late_slots:
@@ -669,9 +629,7 @@ class Scheduler:
                 return reaction.on_deadline
         return reaction.body
 
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def _missed_deadline(self, rank: uint32_t) -> cython.bint:
+    def _missed_deadline(self, rank: uint32_t):
         """Whether physical time is past the deadline; a replay asks the record instead of the clock."""
         missed: cython.bint
         check: cython.int = self.c.deadline_checks
@@ -683,9 +641,7 @@ class Scheduler:
             self.on_deadline(rank, Tag(self.c.now_ns, self.c.microstep), check)
         return missed
 
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def _failed(self, rank: uint32_t) -> cython.int:
+    def _failed(self, rank: uint32_t):
         """A reaction has raised: let the hook decide whether the program goes on."""
         self.c.errors += 1
         try:
@@ -700,9 +656,7 @@ class Scheduler:
             raise
         return 0
 
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def _clean_up(self) -> cython.int:
+    def _clean_up(self):
         """End the tag: send on what connections delay, clear presence, change modes, say that the tag is complete."""
         place: uint32_t
         slot: cython.pointer[SlotC]
@@ -721,9 +675,7 @@ class Scheduler:
             self.on_complete(Tag(self.c.now_ns, self.c.microstep))
         return 0
 
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def _send_on(self, index: uint32_t) -> cython.int:
+    def _send_on(self, index: uint32_t):
         slot: cython.pointer[SlotC] = self.c.slots + index
         delay: cython.pointer[DelayC]
         place: uint32_t
@@ -742,9 +694,7 @@ class Scheduler:
 
     # ---- the end -----------------------------------------------------------------------------------------------------
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
-    def _set_stop(self, time_ns: int64_t, microstep: uint32_t) -> cython.void:
+    def _set_stop(self, time_ns: int64_t, microstep: uint32_t):
         """An earlier stop replaces a later one, never the other way round."""
         if _is_before(time_ns, microstep, self.c.stop_ns, self.c.stop_microstep):
             self.c.stop_ns = time_ns
@@ -767,9 +717,7 @@ class Scheduler:
             self.on_wake()
         return self.stop_tag
 
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def _shut_down(self) -> cython.int:
+    def _shut_down(self):
         """The stop tag's own pass: shutdown reactions, after the events of that tag; what is later never happens."""
         index: uint32_t
         place: uint32_t
@@ -794,17 +742,13 @@ class Scheduler:
         self._drop_all()
         return 0
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
-    def _drop_all(self) -> cython.void:
+    def _drop_all(self):
         index: uint32_t
         for index in range(self.c.line.trigger_count):
             self.c.line.triggers[index].dropped_stopped += trigger_drop(cython.address(self.c.line), index)
         self.c.state = STOPPED
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
-    def _abandon(self) -> cython.void:
+    def _abandon(self):
         """Stop in the middle of a tag: no reaction runs any more, not even for shutdown."""
         index: uint32_t
         for index in range(self.c.word_count):
