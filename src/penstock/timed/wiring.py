@@ -138,6 +138,16 @@ def make_slots(wiring: Wiring, plan: Plan, nodes: list[Node]) -> None:
         plan.triggers.append(trigger)
         if link.mode >= 0:
             plan.modes[link.mode].triggers.append(len(plan.triggers) - 1)
+    _check_copies(plan)
+
+
+def _check_copies(plan: Plan) -> None:
+    """Connections that work in some modes only may not feed each other in a circle either."""
+    for number, slot in enumerate(plan.slots):
+        for target, _ in slot.copies:
+            if number in reach(plan, target):
+                path = (slot.name, plan.slots[target].name)
+                raise CausalityCycle(f"ports feed each other in a circle: {path[0]} -> {path[1]} -> ... -> {path[0]}", path)
 
 
 def _slot(wiring: Wiring, plan: Plan, port: Port[Any]) -> int:
