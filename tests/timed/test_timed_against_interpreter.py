@@ -8,10 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from penstock.timed import CausalityCycle
-import timed_build as build
-import timed_spec as spec
-from timed_interpreter import Cycle, Interpreter
-from timed_strategies import programs, timeouts
+from tests.timed import timed_build as build
+from tests.timed import timed_spec as spec
+from tests.timed.timed_interpreter import Cycle, Interpreter
+from tests.timed.timed_strategies import programs, timeouts
 
 
 def expected(program: spec.Reactor, timeout: int | None) -> list[Any]:
@@ -20,9 +20,7 @@ def expected(program: spec.Reactor, timeout: int | None) -> list[Any]:
     return interpreter.trace
 
 
-@settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
-)
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(programs, timeouts)
 def test_traces_are_identical(program: spec.Reactor, timeout: int | None) -> None:
     try:

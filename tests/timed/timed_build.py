@@ -6,7 +6,7 @@ from typing import Any
 
 from penstock import timed
 from penstock.timed.environment import Environment
-import timed_spec as s
+from tests.timed import timed_spec as s
 
 SIGNALS = {"startup": timed.Startup, "shutdown": timed.Shutdown, "reset": timed.Reset}
 
@@ -124,9 +124,7 @@ def _reaction(spec: s.Reactor, space: dict[str, Any], reaction: s.Reaction, mode
 
 def run(spec: s.Reactor, timeout: int | None) -> list[Any]:
     """The trace of the real thing."""
-    environment = Environment(
-        reactor_class(spec)(), fast=True, timeout=None if timeout is None else timed.ms(timeout)
-    )
+    environment = Environment(reactor_class(spec)(), fast=True, timeout=None if timeout is None else timed.ms(timeout))
     trace = environment.trace()
     environment.run()
     return [

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import timed_spec as s
+from tests.timed import timed_spec as s
 
 NEVER = (10**9, 0)
 Tag = tuple[int, int]
@@ -104,7 +104,9 @@ class Interpreter:
         if child is None:
             return list(element_paths(instance.path, instance.spec, name))
         found = next(item for item in instance.spec.children if item.name == child)
-        return [path for member in members(found) for path in element_paths(f"{instance.path}.{member}", found.spec, name)]
+        return [
+            path for member in members(found) for path in element_paths(f"{instance.path}.{member}", found.spec, name)
+        ]
 
     def connect(self, instance: Instance, connection: s.Connection) -> None:
         sources = [path for ref in connection.sources for path in self.resolve(instance, ref)]

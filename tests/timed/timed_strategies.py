@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-import timed_spec as s
+from tests.timed import timed_spec as s
 
 DELAYS = st.sampled_from([0, 0, 1, 2, 5])
 WIDTHS = st.sampled_from([None, None, None, 2, 3])
@@ -70,16 +70,16 @@ def _add_reactions(draw: st.DrawFn, reactor: s.Reactor, modes: st.SearchStrategy
     targets += [("schedule", (None, action.name)) for action in reactor.actions] * 2
     targets += [("enter", (None, f"m{index}")) for index in range(reactor.modes)]
     for index in range(draw(st.integers(1, 3))):
-        reaction = s.Reaction(f"r{index}", draw(st.lists(st.sampled_from(readable), min_size=1, max_size=3, unique=True)))
+        reaction = s.Reaction(
+            f"r{index}", draw(st.lists(st.sampled_from(readable), min_size=1, max_size=3, unique=True))
+        )
         reaction.uses = draw(st.lists(st.sampled_from(readable), max_size=1))
         reaction.salt = index + 1
         reaction.mode = draw(modes)
         # So large that a fast run never misses one: deadlines only order.
         reaction.deadline = draw(st.sampled_from([None, None, None, 100_000, 200_000]))
         for kind, ref in draw(st.lists(st.sampled_from(targets), min_size=1, max_size=4)) if targets else []:
-            reaction.ops.append(
-                s.Op(kind, ref, draw(st.sampled_from([1, 1, 2, 3])), draw(DELAYS), draw(st.booleans()))
-            )
+            reaction.ops.append(s.Op(kind, ref, draw(st.sampled_from([1, 1, 2, 3])), draw(DELAYS), draw(st.booleans())))
             written.add(ref)
         reactor.reactions.append(reaction)
 

@@ -95,7 +95,7 @@ def assemble(main: Reactor) -> Program:
     _note_writers(program)
     wires.check_writers(program.wiring)
     wires.make_slots(program.wiring, plan, nodes)
-    program.slots.update(program.wiring.slot_of)
+    program.slots.update(program.wiring.slot_of.items())
     _add_triggers(program)
     _order(program)
     return program
@@ -193,7 +193,9 @@ def _handles(node: Node, reaction: str, items: Iterable[Any]) -> Iterable[Any]:
         elif getattr(item, "name", "") and declarations(type(node.reactor)).get(item.name) is not None:
             yield from _flat(vars(node.reactor)[item.name])
         else:
-            raise AssemblyError(f"{node.path}.{reaction} names {item!r}, which is no element of {type(node.reactor).__name__}")
+            raise AssemblyError(
+                f"{node.path}.{reaction} names {item!r}, which is no element of {type(node.reactor).__name__}"
+            )
 
 
 def _flat(value: Any) -> Iterable[Any]:
@@ -212,7 +214,9 @@ def _check_reads(draft: Draft) -> None:
     for handle in draft.reads:
         name = draft.plan.full_name
         if isinstance(handle, ModeHandle) or not isinstance(handle, Handle):
-            raise AssemblyError(f"{name} is triggered by or uses {handle!r}; only ports, actions and triggers can be read")
+            raise AssemblyError(
+                f"{name} is triggered by or uses {handle!r}; only ports, actions and triggers can be read"
+            )
         if isinstance(handle, Port):
             own = handle.owner is draft.node.reactor and handle.is_input
             if not own and not (_is_childs(draft, handle) and not handle.is_input):
@@ -227,7 +231,9 @@ def _check_writes(draft: Draft) -> None:
         if isinstance(handle, Port):
             own = handle.owner is draft.node.reactor and not handle.is_input
             if not own and not (_is_childs(draft, handle) and handle.is_input):
-                raise AssemblyError(f"{name} writes {handle!r}; a reaction writes own outputs and its children's inputs")
+                raise AssemblyError(
+                    f"{name} writes {handle!r}; a reaction writes own outputs and its children's inputs"
+                )
 
 
 def _check_body(draft: Draft) -> None:
@@ -238,11 +244,13 @@ def _check_body(draft: Draft) -> None:
         for name, taken in touched(getattr(function, "__func__", None) or (lambda: None)):
             declaration = known.get(name)
             value = vars(reactor).get(name)
-            if declaration is None or not isinstance(value, (Handle, ModeHandle)):
+            if declaration is None:
                 continue
             if isinstance(value, ModeHandle):
                 if taken == "enter" and value not in plan.writable:
                     raise UndeclaredUse(f"{plan.full_name} enters mode {value.path}; declare it in effects=[...]")
+            elif not isinstance(value, Handle):
+                continue
             elif taken == "set" or (taken == "schedule" and not getattr(value, "physical", False)):
                 if value not in plan.writable:
                     raise UndeclaredUse(f"{plan.full_name} writes {value.path}; declare it in effects=[...]")
@@ -278,7 +286,12 @@ def _add_triggers(program: Program) -> None:
     for port in wires.all_ports(program.nodes[0].reactor):
         if port.is_input:
             plan = TriggerPlan(
-                port.path, INPUT, program.slots[port], capacity=INPUT_CAPACITY, capacity_name="INPUT_CAPACITY", recorded=True
+                port.path,
+                INPUT,
+                program.slots[port],
+                capacity=INPUT_CAPACITY,
+                capacity_name="INPUT_CAPACITY",
+                recorded=True,
             )
             program.triggers[port] = _add(program, plan)
 
@@ -342,9 +355,7 @@ def _order(program: Program) -> None:
     order = topological_order(graph)
     level = levels(graph, order)
     inferred = inferred_deadlines(graph, order, [draft.plan.deadline_ns for draft in drafts])
-    ranked = sorted(
-        range(len(drafts)), key=lambda n: (inferred[n], level[n], drafts[n].node.index, drafts[n].place)
-    )
+    ranked = sorted(range(len(drafts)), key=lambda n: (inferred[n], level[n], drafts[n].node.index, drafts[n].place))
     for rank, number in enumerate(ranked):
         draft = drafts[number]
         draft.plan.level = level[number]

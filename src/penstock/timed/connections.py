@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from penstock.timed.errors import AssemblyError
 from penstock.timed.handles import Port
@@ -34,7 +34,7 @@ def interleaved(rows: Iterable[Sequence[Port[T]]]) -> Interleaved[T]:
     return Interleaved(tuple(tuple(row) for row in rows))
 
 
-Endpoint = Union[Port[T], Interleaved[T], Sequence[Port[T]], Sequence[Sequence[Port[T]]]]
+Endpoint: TypeAlias = "Port[T] | Interleaved[T] | Sequence[Port[T]] | Sequence[Sequence[Port[T]]]"
 
 
 def ports(endpoint: Any) -> list[Port[Any]]:
@@ -66,6 +66,7 @@ class Connection:
         owner: Reactor,
         sources: Any,
         sinks: Any,
+        *,
         after_ns: int | None,
         physical: bool,
         broadcast: bool,
@@ -76,7 +77,9 @@ class Connection:
         if broadcast and left and len(right) % len(left) == 0:
             left = left * (len(right) // len(left))
         if len(left) != len(right):
-            remedy = "the sinks are no multiple of the sources" if broadcast else "give broadcast=True to repeat the sources"
+            remedy = (
+                "the sinks are no multiple of the sources" if broadcast else "give broadcast=True to repeat the sources"
+            )
             raise AssemblyError(
                 f"{type(owner).__name__} connects {len(left)} port(s) ({_names(left)}) to {len(right)} ({_names(right)}); "
                 f"widths must be equal ({remedy})"

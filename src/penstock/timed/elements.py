@@ -21,7 +21,9 @@ from penstock.limits import (
 from penstock.timed.time import Duration, ns
 
 if TYPE_CHECKING:
-    from penstock.timed.handles import Action, ModeHandle, Port, Signal
+    from typing import TypeAlias
+
+    from penstock.timed.handles import Action, Port, Signal
     from penstock.timed.modes import Mode
     from penstock.timed.reactor import Reactor
 
@@ -32,6 +34,10 @@ POLICIES = ("defer", "drop", "replace", "update")
 
 Overflow = Literal["drop-oldest", "drop-newest", "reject", "coalesce"]
 OVERFLOWS = ("drop-oldest", "drop-newest", "reject", "coalesce")
+
+
+# No time at all: the default of every delay.
+ZERO = ns(0)
 
 
 class Parameter:
@@ -163,7 +169,7 @@ class Timer(_SignalDeclaration):
     """Fires at `offset` after the start (or after its mode is entered), then every `period`; period 0: once."""
 
     def __init__(
-        self, *, period: Duration | Parameter = ns(0), offset: Duration | Parameter = ns(0), mode: Mode | None = None
+        self, *, period: Duration | Parameter = ZERO, offset: Duration | Parameter = ZERO, mode: Mode | None = None
     ) -> None:
         self.period = period
         self.offset = offset
@@ -201,8 +207,8 @@ class _ActionDeclaration(Declaration, Generic[T]):
         self,
         type: type[T] | None = None,
         *,
-        min_delay: Duration | Parameter = ns(0),
-        min_spacing: Duration | Parameter = ns(0),
+        min_delay: Duration | Parameter = ZERO,
+        min_spacing: Duration | Parameter = ZERO,
         policy: Policy = "defer",
         capacity: int = ACTION_CAPACITY,
         mode: Mode | None = None,
@@ -244,8 +250,8 @@ class PhysicalAction(_ActionDeclaration[T]):
         self,
         type: type[T] | None = None,
         *,
-        min_delay: Duration | Parameter = ns(0),
-        min_spacing: Duration | Parameter = ns(0),
+        min_delay: Duration | Parameter = ZERO,
+        min_spacing: Duration | Parameter = ZERO,
         policy: Policy = "defer",
         capacity: int = PHYSICAL_ACTION_CAPACITY,
         overflow: Overflow = "drop-oldest",
@@ -303,12 +309,11 @@ class State(Declaration, Generic[T]):
 
 if TYPE_CHECKING:
     # What may stand in front of a reaction: own elements by declaration, those of children by handle.
-    Triggering = (
+    Triggering: TypeAlias = (
         _PortDeclaration[Any] | _MultiPortDeclaration[Any] | _SignalDeclaration | _ActionDeclaration[Any]
         | Port[Any] | tuple[Port[Any], ...] | list[Port[Any]]
     )  # fmt: skip
-    Effect = (
+    Effect: TypeAlias = (
         _PortDeclaration[Any] | _MultiPortDeclaration[Any] | _ActionDeclaration[Any] | Mode
         | Port[Any] | tuple[Port[Any], ...] | list[Port[Any]]
     )  # fmt: skip
-    _ = ModeHandle

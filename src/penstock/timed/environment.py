@@ -25,7 +25,7 @@ from penstock.timed.handles import Action, Port
 from penstock.timed.plan import DELAY, INPUT, PHYSICAL
 from penstock.timed.reactor import Reactor
 from penstock.timed.record import Recorder, Recording
-from penstock.timed.scheduler import BUSY, DONE, WAIT, Scheduler
+from penstock.timed.scheduler import BUSY, DONE, Scheduler
 from penstock.timed.switching import Switcher
 from penstock.timed.time import Duration, Tag, require_duration
 from penstock.timed.trace import Trace
@@ -84,7 +84,7 @@ class Environment:
         queue (by default if there is a physical action or an input). `timeout` sets the stop tag. `debug` checks the types
         of values (by default in Python's development mode). `on_error`: what a reaction that raises does to the program.
         """
-        _check_options(main, workers, speed, on_error, clock, loop)
+        _check_options(main, workers, speed, on_error, clocks=(clock is not None) + (loop is not None))
         self.main = main
         self.program: Program = assemble(main)
         self.seed = seed
@@ -151,7 +151,9 @@ class Environment:
                 recorder.event(plan.triggers[index].name, tag, value, intended)
 
         self.scheduler.on_handled = handled
-        self.scheduler.on_deadline = lambda rank, tag, check: recorder.missed(plan.reactions[rank].full_name, tag, check)
+        self.scheduler.on_deadline = lambda rank, tag, check: recorder.missed(
+            plan.reactions[rank].full_name, tag, check
+        )
 
     def _load(self, recording: Recording, path: str) -> None:
         """Let the record take the place of the outside world."""
@@ -339,9 +341,7 @@ class Environment:
         }
 
 
-def _check_options(
-    main: object, workers: int, speed: int, on_error: object, clock: object, loop: object
-) -> None:
+def _check_options(main: object, workers: int, speed: int, on_error: object, *, clocks: int) -> None:
     if not isinstance(main, Reactor):
         raise UsageError(f"the main reactor is {main!r}; give an instance of a penstock.timed.Reactor")
     if workers != 1:
@@ -352,7 +352,7 @@ def _check_options(
         raise UsageError(f"speed is {speed!r}; give a whole number from 1 to {TIMED_SPEED_MAX:,}")
     if on_error not in ("stop", "log") and not callable(on_error):
         raise UsageError(f'on_error is {on_error!r}; give "stop", "log" or a callable')
-    if clock is not None and loop is not None:
+    if clocks > 1:
         raise UsageError("clock and loop were both given; the loop has a clock, give one of the two")
 
 

@@ -46,7 +46,9 @@ class Handle:
     def _may_read(self):
         """The slow half of the check; remembers a yes."""
         if self.scheduler is None:
-            raise SchedulerStopped(f"{self.path} belongs to no environment yet; reactions can use it when the program runs")
+            raise SchedulerStopped(
+                f"{self.path} belongs to no environment yet; reactions can use it when the program runs"
+            )
         current: cython.int = self.scheduler.c.current
         if current >= 0:
             reaction = self.scheduler.plan.reactions[current]
@@ -57,7 +59,9 @@ class Handle:
 
     def _may_write(self):
         if self.scheduler is None:
-            raise SchedulerStopped(f"{self.path} belongs to no environment yet; reactions can use it when the program runs")
+            raise SchedulerStopped(
+                f"{self.path} belongs to no environment yet; reactions can use it when the program runs"
+            )
         current: cython.int = self.scheduler.c.current
         if PyThread_get_thread_ident() != self.scheduler.c.owner:
             raise WrongThread(

@@ -54,14 +54,17 @@ def topological_order(graph: Graph) -> list[int]:
 
 def _cycle_error(graph: Graph, suspects: set[int]) -> CausalityCycle:
     """Name one shortest cycle among nodes that wait for each other for ever."""
-    cycle = min((path for path in (_shortest_cycle(graph, suspects, node) for node in sorted(suspects)) if path), key=len)
+    cycle = min(
+        (path for path in (_shortest_cycle(graph, suspects, node) for node in sorted(suspects)) if path), key=len
+    )
     lines = []
     for place, node in enumerate(cycle):
         following = cycle[(place + 1) % len(cycle)]
         lines.append(f"{graph.names[node]} -> ({graph.via[node, following]}) -> {graph.names[following]}")
     names = tuple(graph.names[node] for node in cycle)
     return CausalityCycle(
-        "reactions wait for each other within one tag; break the cycle with an action or `after`:\n  " + "\n  ".join(lines),
+        "reactions wait for each other within one tag; break the cycle with an action or `after`:\n  "
+        + "\n  ".join(lines),
         names,
     )
 

@@ -6,6 +6,7 @@ This file must not know instances.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -52,7 +53,7 @@ def reaction(
     """
     if not triggers:
         raise UsageError("a reaction without triggers never runs; name at least one")
-    if any(callable(trigger) and hasattr(trigger, "__name__") for trigger in triggers):
+    if any(inspect.isfunction(trigger) for trigger in triggers):
         raise UsageError("@reaction needs parentheses and triggers: @reaction(tick, effects=[y])")
     if on_deadline is not None and deadline is None:
         raise UsageError("on_deadline= without deadline= never runs; give both")

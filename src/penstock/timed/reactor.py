@@ -227,7 +227,9 @@ class Reactor(metaclass=ReactorType):
         `physical=True` gives arrivals the tag of the physical clock. In a `mode` the connection works only there.
         """
         after_ns = None if after is None else require_duration("after", after)
-        self._connections.append(Connection.make(self, sources, sinks, after_ns, physical, broadcast, mode))
+        self._connections.append(
+            Connection.make(self, sources, sinks, after_ns=after_ns, physical=physical, broadcast=broadcast, mode=mode)
+        )
 
     # ---- in reactions ------------------------------------------------------------------------------------------------
 
@@ -348,6 +350,10 @@ def _handle(instance: Reactor, name: str, declaration: Any, arguments: Mapping[s
                 _nanoseconds(instance, f"{name}.period", declaration.period, arguments),
             )
         return Signal(name, instance)
+    return _other_handle(instance, name, declaration, arguments)
+
+
+def _other_handle(instance: Reactor, name: str, declaration: Any, arguments: Mapping[str, Any]) -> Any:
     if isinstance(declaration, Mode):
         return ModeHandle(name, instance, declaration)
     if isinstance(declaration, (ChildDeclaration, BankDeclaration)):

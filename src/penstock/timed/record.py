@@ -45,7 +45,9 @@ class Recorder:
         except (TypeError, ValueError):
             survives = False
         if not survives:
-            raise UsageError(f"{name} carries {value!r}, which JSON cannot give back; schedule plain data to record a run")
+            raise UsageError(
+                f"{name} carries {value!r}, which JSON cannot give back; schedule plain data to record a run"
+            )
         line: dict[str, Any] = {"tag": list(tag), "name": name, "value": value}
         if intended is not None:
             line["intended"] = list(intended)

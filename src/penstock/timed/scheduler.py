@@ -14,36 +14,29 @@ reaction triggers within its tag stands behind it. So the reaction queue is a bi
 System events have a queue of their own: at equal tags regular events go first; their handlers are called directly. While
 a regular tag waits to be acquired, system events that are due are handled.
 
-Bodies and names are kept alive by the plan; slots and pending events own their values. This file must not know reactors,
-ports or loops: it knows numbers, and calls hooks. It is one file because it is one class: every step works on the same
-structure.
+This file must not know reactors, ports or loops: it knows numbers, and calls hooks. What it works on is `memory.py`.
 """
 
 import heapq
 
 import cython
-from cython.cimports.cpython.ref import Py_DECREF, Py_INCREF, Py_XDECREF, PyObject
-from cython.cimports.libc.stdint import int64_t, uint32_t, uint64_t
-from cython.cimports.libc.stdlib import calloc, free
 from cython.cimports.cpython.pythread import PyThread_get_thread_ident
-from cython.cimports.penstock.core.clock import clock_now
+from cython.cimports.cpython.ref import Py_DECREF, Py_INCREF, PyObject
+from cython.cimports.libc.stdint import int64_t, uint32_t, uint64_t
+from cython.cimports.penstock.timed.memory import Memory
 from cython.cimports.penstock.timed.timeline import line_remove, line_set, pending_at, pending_remove
 from cython.cimports.penstock.timed.triggers import (
     trigger_drop,
-    trigger_resume,
-    trigger_schedule,
     trigger_start,
-    trigger_suspend,
 )
 from cython.cimports.penstock.timed.types import (
     KIND_SHUTDOWN,
     KIND_STARTUP,
     KIND_TIMER,
-    CopyC,
     DelayC,
     EventC,
-    KeyC,
     PendingC,
+    PyObject_CallNoArgs,
     ReactionC,
     SlotC,
     TriggerC,
@@ -84,158 +77,12 @@ def _is_before(a_ns: int64_t, a_step: uint32_t, b_ns: int64_t, b_step: uint32_t)
     return a_ns < b_ns or (a_ns == b_ns and a_step < b_step)
 
 
-class Scheduler:
-    def __init__(self, plan, clock, *, fast=False, keep_alive=False, timeout_ns=None, speed=1):
-        self.plan = plan
-        self.clock = clock
-        self.keep_alive = keep_alive
-        self.speed = speed
-        self.start_ns = clock.now_ns()
+class Scheduler(Memory):
+    def __cinit__(self):
         self.system = []
         self.replay = []
-        self.written = []
-        self.c.fast = fast
-        self.c.current = -1
-        self.c.state = FRESH
-        self.c.stop_ns = NEVER if timeout_ns is None else timeout_ns
-        self.c.system_ns = NEVER
-        self.c.replay_ns = NEVER
-        self._allocate()
-        self._load()
-
-    def __dealloc__(self):
-        index: uint32_t
-        for index in range(self.c.line.trigger_count):
-            if self.c.line.triggers != cython.NULL:
-                while self.c.line.triggers[index].pending.size > 0:
-                    event: EventC = pending_remove(cython.address(self.c.line.triggers[index].pending), 0)
-                    Py_XDECREF(event.value)
-                free(self.c.line.triggers[index].pending.events)
-        for index in range(self.c.slot_count):
-            if self.c.slots != cython.NULL:
-                Py_XDECREF(self.c.slots[index].value)
-        free(self.c.line.triggers)
-        free(self.c.line.heap)
-        free(self.c.slots)
-        free(self.c.reactions)
-        free(self.c.links)
-        free(self.c.copies)
-        free(self.c.delays)
-        free(self.c.words)
-        free(self.c.summary)
-        free(self.c.present)
-        free(self.c.active)
-
-    def _allocate(self):
-        plan = self.plan
-        c = cython.address(self.c)
-        c.line.trigger_count = len(plan.triggers)
-        c.slot_count = len(plan.slots)
-        c.reaction_count = len(plan.reactions)
-        c.mode_count = len(plan.modes)
-        c.word_count = c.reaction_count // 64 + 1
-        c.summary_count = c.word_count // 64 + 1
-        links: cython.size_t = sum(len(slot.reactions) for slot in plan.slots) + 1
-        copies: cython.size_t = sum(len(slot.copies) for slot in plan.slots) + 1
-        delays: cython.size_t = sum(len(slot.delays) for slot in plan.slots) + 1
-        c.line.triggers = cython.cast(cython.pointer[TriggerC], calloc(c.line.trigger_count + 1, cython.sizeof(TriggerC)))
-        c.line.heap = cython.cast(cython.pointer[KeyC], calloc(c.line.trigger_count + 1, cython.sizeof(KeyC)))
-        c.slots = cython.cast(cython.pointer[SlotC], calloc(c.slot_count + 1, cython.sizeof(SlotC)))
-        c.reactions = cython.cast(cython.pointer[ReactionC], calloc(c.reaction_count + 1, cython.sizeof(ReactionC)))
-        c.links = cython.cast(cython.pointer[uint32_t], calloc(links, cython.sizeof(uint32_t)))
-        c.copies = cython.cast(cython.pointer[CopyC], calloc(copies, cython.sizeof(CopyC)))
-        c.delays = cython.cast(cython.pointer[DelayC], calloc(delays, cython.sizeof(DelayC)))
-        c.words = cython.cast(cython.pointer[uint64_t], calloc(c.word_count, cython.sizeof(uint64_t)))
-        c.summary = cython.cast(cython.pointer[uint64_t], calloc(c.summary_count, cython.sizeof(uint64_t)))
-        c.present = cython.cast(cython.pointer[uint32_t], calloc(c.slot_count + 1, cython.sizeof(uint32_t)))
-        c.active = cython.cast(cython.pointer[cython.uchar], calloc(c.mode_count + 1, 1))
-        if (
-            c.line.triggers == cython.NULL
-            or c.line.heap == cython.NULL
-            or c.slots == cython.NULL
-            or c.reactions == cython.NULL
-            or c.links == cython.NULL
-            or c.copies == cython.NULL
-            or c.delays == cython.NULL
-            or c.words == cython.NULL
-            or c.summary == cython.NULL
-            or c.present == cython.NULL
-            or c.active == cython.NULL
-        ):
-            raise MemoryError("no memory for the program")
-        return 0
-
-    def _load(self):
-        index: uint32_t = 0
-        trigger: cython.pointer[TriggerC]
-        reaction: cython.pointer[ReactionC]
-        for one in self.plan.triggers:
-            trigger = self.c.line.triggers + index
-            trigger.position = -1
-            trigger.kind = one.kind
-            trigger.mode = one.mode
-            trigger.policy = one.policy
-            trigger.overflow = one.overflow
-            trigger.slot = one.slot
-            trigger.offset_ns = one.offset_ns
-            trigger.period_ns = one.period_ns
-            trigger.pending.capacity = one.capacity
-            index += 1
-        index = 0
-        for one in self.plan.reactions:
-            reaction = self.c.reactions + index
-            reaction.body = cython.cast(cython.pointer[PyObject], one.body)
-            reaction.on_deadline = cython.NULL
-            reaction.on_late = cython.NULL
-            if one.on_deadline is not None:
-                reaction.on_deadline = cython.cast(cython.pointer[PyObject], one.on_deadline)
-            if one.on_late is not None:
-                reaction.on_late = cython.cast(cython.pointer[PyObject], one.on_late)
-            reaction.deadline_ns = one.deadline_ns
-            reaction.watched = one.deadline_ns >= 0
-            reaction.mode = one.mode
-            index += 1
-        return self._load_links()
-
-    def _load_links(self):
-        index: uint32_t = 0
-        link: uint32_t = 0
-        copy: uint32_t = 0
-        delay: uint32_t = 0
-        slot: cython.pointer[SlotC]
-        for one in self.plan.slots:
-            slot = self.c.slots + index
-            slot.outlet = one.outlet
-            slot.reactions = link
-            slot.reaction_count = len(one.reactions)
-            for rank in one.reactions:
-                self.c.links[link] = rank
-                link += 1
-            slot.copies = copy
-            slot.copy_count = len(one.copies)
-            for target, mode in one.copies:
-                self.c.copies[copy].target = target
-                self.c.copies[copy].mode = mode
-                copy += 1
-            slot.delays = delay
-            slot.delay_count = len(one.delays)
-            for item in one.delays:
-                self.c.delays[delay].delay_ns = item.delay_ns
-                self.c.delays[delay].trigger = item.trigger
-                self.c.delays[delay].physical = item.physical
-                self.c.delays[delay].mode = item.mode
-                delay += 1
-            index += 1
-        return 0
 
     # ---- time --------------------------------------------------------------------------------------------------------
-
-    def physical(self):
-        """Physical time since the start, on the scale of logical time."""
-        return (clock_now(cython.address(self.clock.c)) - self.start_ns + self.stepped_ns) * self.speed
-
-    def physical_ns(self):
-        return self.physical()
 
     def begin(self, start_ns):
         """Fix the physical instant of tag (0, 0) and let timers and startup triggers start. Once."""
@@ -248,7 +95,7 @@ class Scheduler:
         trigger: cython.pointer[TriggerC]
         for index in range(self.c.line.trigger_count):
             trigger = self.c.line.triggers + index
-            if trigger.mode < 0 and (trigger.kind == KIND_TIMER or trigger.kind == KIND_STARTUP):
+            if trigger.mode < 0 and trigger.kind in (KIND_TIMER, KIND_STARTUP):
                 trigger_start(cython.address(self.c.line), index, 0, 0)
         if self.switcher is not None:
             self.switcher.begin(self)
@@ -273,55 +120,6 @@ class Scheduler:
         self._check_system()
 
     # ---- scheduling --------------------------------------------------------------------------------------------------
-
-    def offer(
-        self, index: uint32_t, time_ns: int64_t, microstep: uint32_t, value: object, late: uint32_t
-    ):
-        """Offer an event to a trigger; return the outcome. Raises if it is refused."""
-        if self.c.state == STOPPED or _is_before(self.c.stop_ns, self.c.stop_microstep, time_ns, microstep):
-            self.c.line.triggers[index].dropped_stopped += 1
-            return 2
-        Py_INCREF(value)
-        outcome: cython.int = trigger_schedule(
-            cython.address(self.c.line),
-            index,
-            cython.address(time_ns),
-            cython.address(microstep),
-            cython.cast(cython.pointer[PyObject], value),
-            late,
-        )
-        if outcome == 3:
-            plan = self.plan.triggers[index]
-            raise Overflow(
-                f"{plan.name} has {plan.capacity:,} events pending, which is its capacity; schedule less, or give it more",
-                limit=plan.capacity_name,
-                capacity=plan.capacity,
-            )
-        if outcome == 4:
-            raise MemoryError("no memory for an event")
-        return outcome
-
-    def schedule_after(self, index: uint32_t, delay_ns: int64_t, value: object):
-        """Logical: the current tag plus the minimum delay plus `delay_ns`; nothing at all is the next microstep."""
-        delay_ns += self.c.line.triggers[index].offset_ns
-        if delay_ns > 0:
-            return self.offer(index, self.c.now_ns + delay_ns, 0, value, 0)
-        return self.offer(index, self.c.now_ns, self.c.microstep + 1, value, 0)
-
-    def schedule_physical(self, index: uint32_t, at_ns: int64_t, delay_ns: int64_t, value: object):
-        """Physical: the instant `at_ns` plus delays, but never at or before the current tag."""
-        time_ns: int64_t = at_ns + self.c.line.triggers[index].offset_ns + delay_ns
-        microstep: uint32_t = 0
-        if self.missed is not None or self.c.state == FRESH:
-            self.c.outside_dropped += 1
-            return 2
-        if time_ns <= self.c.now_ns:
-            time_ns = self.c.now_ns
-            microstep = self.c.microstep + 1
-        outcome: cython.int = self.offer(index, time_ns, microstep, value, 0)
-        if self.c.sleeping and self.on_wake is not None:
-            self.on_wake()
-        return outcome
 
     def schedule_at(self, trigger, tag, value=None):
         """Schedule for a tag chosen from outside: a message of a federation, a recorded input.
@@ -354,7 +152,9 @@ class Scheduler:
         """Call `handler(tag)` when physical time reaches the tag; no level, no acquisition."""
         if len(self.system) >= SYSTEM_EVENTS_MAX:
             raise Overflow(
-                f"{SYSTEM_EVENTS_MAX:,} system events are pending", limit="SYSTEM_EVENTS_MAX", capacity=SYSTEM_EVENTS_MAX
+                f"{SYSTEM_EVENTS_MAX:,} system events are pending",
+                limit="SYSTEM_EVENTS_MAX",
+                capacity=SYSTEM_EVENTS_MAX,
             )
         self.system_sequence += 1
         heapq.heappush(self.system, (tag[0], tag[1], self.system_sequence, handler))
@@ -375,7 +175,9 @@ class Scheduler:
         """Run tags until about `reactions_max` reactions have run (or as many tags), or nothing can run now."""
         time_ns: int64_t = 0
         microstep: uint32_t = 0
-        limit: uint64_t = self.c.reactions_run + self.c.tags + self.c.system_events + cython.cast(uint64_t, reactions_max)
+        limit: uint64_t = (
+            self.c.reactions_run + self.c.tags + self.c.system_events + cython.cast(uint64_t, reactions_max)
+        )
         shut_down: cython.bint
         while self.c.state == RUNNING:
             if self.c.reactions_run + self.c.tags + self.c.system_events >= limit:
@@ -439,8 +241,7 @@ class Scheduler:
         if answer is True:
             return True
         self.wait_ns = NEVER if answer is None else answer
-        if self.c.system_ns < self.wait_ns:
-            self.wait_ns = self.c.system_ns
+        self.wait_ns = min(self.wait_ns, self.c.system_ns)
         return False
 
     def _run_tag(self, time_ns: int64_t, microstep: uint32_t):
@@ -460,7 +261,7 @@ class Scheduler:
         pending: cython.pointer[PendingC]
         head: cython.pointer[EventC]
         index: uint32_t
-        event: EventC
+        event = cython.declare(EventC)
         while line.size > 0 and line.heap[0].time_ns == self.c.now_ns and line.heap[0].microstep == self.c.microstep:
             index = line.heap[0].trigger
             trigger = line.triggers + index
@@ -485,9 +286,9 @@ class Scheduler:
 
     def _pop_replay(self):
         """Deliver what a record says of the current tag; it knows no queues, policies or modes: they were obeyed then."""
-        event: EventC
+        event = cython.declare(EventC)
         while self.c.replay_ns == self.c.now_ns and self.c.replay_microstep == self.c.microstep:
-            (time_ns, microstep), trigger, value, intended = self.replay[self.replayed]
+            _, trigger, value, intended = self.replay[self.replayed]
             self.replayed += 1
             self._check_replay()
             if intended is not None:
@@ -535,43 +336,6 @@ class Scheduler:
         Py_INCREF(value)
         return self.write(trigger.slot, cython.cast(cython.pointer[PyObject], value))
 
-    def write(self, index: uint32_t, value: cython.pointer[PyObject]):
-        """Give a slot a value (a reference that is taken over; NULL: none) and make it present. The last write wins."""
-        slot: cython.pointer[SlotC] = self.c.slots + index
-        old: cython.pointer[PyObject] = slot.value
-        place: uint32_t
-        copy: cython.pointer[CopyC]
-        if value != cython.NULL:
-            slot.value = value
-        if not slot.present:
-            slot.present = True
-            self.c.present[self.c.present_count] = index
-            self.c.present_count += 1
-            self.mark(slot)
-        for place in range(slot.copy_count):
-            copy = self.c.copies + slot.copies + place
-            if copy.mode < 0 or self.c.active[copy.mode]:
-                if slot.late and not self.c.slots[copy.target].late:
-                    self.c.slots[copy.target].late = True
-                    self.c.slots[copy.target].intended_ns = slot.intended_ns
-                    self.c.slots[copy.target].intended_microstep = slot.intended_microstep
-                    self.c.late_slots += 1
-                if value != cython.NULL:
-                    Py_INCREF(cython.cast(object, value))
-                self.write(copy.target, value)
-        if value != cython.NULL:
-            Py_XDECREF(old)
-        return 0
-
-    def mark(self, slot: cython.pointer[SlotC]):
-        """Put the reactions of a slot into the reaction queue."""
-        place: uint32_t
-        rank: uint32_t
-        for place in range(slot.reaction_count):
-            rank = self.c.links[slot.reactions + place]
-            self.c.words[rank >> 6] |= cython.cast(uint64_t, 1) << (rank & 63)
-            self.c.summary[rank >> 12] |= cython.cast(uint64_t, 1) << ((rank >> 6) & 63)
-
     def _run_reactions(self):
         """From the front to the back; what a reaction triggers in this tag always stands behind it."""
         block: uint32_t
@@ -613,7 +377,9 @@ class Scheduler:
         """Which body: the handler of late inputs, that of the deadline, or the reaction itself."""
         reaction: cython.pointer[ReactionC] = self.c.reactions + rank
         if self.c.late_slots:
-            late = [index for index in self.plan.reactions[rank].watches if self.c.slots[cython.cast(uint32_t, index)].late]
+            late = [
+                index for index in self.plan.reactions[rank].watches if self.c.slots[cython.cast(uint32_t, index)].late
+            ]
             if late and reaction.on_late != cython.NULL:
                 self.c.late_handled += 1
                 how[0] = 2
@@ -628,18 +394,6 @@ class Scheduler:
             if reaction.on_deadline != cython.NULL:
                 return reaction.on_deadline
         return reaction.body
-
-    def _missed_deadline(self, rank: uint32_t):
-        """Whether physical time is past the deadline; a replay asks the record instead of the clock."""
-        missed: cython.bint
-        check: cython.int = self.c.deadline_checks
-        self.c.deadline_checks += 1
-        if self.missed is not None:
-            return (self.c.now_ns, self.c.microstep, rank, check) in self.missed
-        missed = self.physical() > self.c.now_ns + self.c.reactions[rank].deadline_ns
-        if missed and self.on_deadline is not None:
-            self.on_deadline(rank, Tag(self.c.now_ns, self.c.microstep), check)
-        return missed
 
     def _failed(self, rank: uint32_t):
         """A reaction has raised: let the hook decide whether the program goes on."""
@@ -704,11 +458,11 @@ class Scheduler:
         """Stop at the next microstep, or at `tag` if that is later. Returns the stop tag that now holds."""
         time_ns: int64_t = self.c.now_ns
         microstep: uint32_t = self.c.microstep + 1 if self.c.tags > 0 else 0
-        if not self.c.executing and not self.c.fast and self.c.state == RUNNING and tag is None:
-            # From outside a reaction: the present, not the past tag at which the program last did something.
-            if self.physical() > time_ns:
-                time_ns = self.physical()
-                microstep = 0
+        outside: cython.bint = not self.c.executing and not self.c.fast and self.c.state == RUNNING and tag is None
+        if outside and self.physical() > time_ns:
+            # The present, not the past tag at which the program last did something.
+            time_ns = self.physical()
+            microstep = 0
         if tag is not None and _is_before(time_ns, microstep, tag[0], tag[1]):
             time_ns = tag[0]
             microstep = tag[1]
@@ -765,120 +519,3 @@ class Scheduler:
 
     def abandon(self):
         self._abandon()
-
-    # ---- for modes (switching.py) ------------------------------------------------------------------------------------
-
-    def set_active(self, mode, active):
-        self.c.active[cython.cast(uint32_t, mode)] = bool(active)
-
-    def is_active(self, mode):
-        return bool(self.c.active[cython.cast(uint32_t, mode)])
-
-    def suspend(self, index):
-        trigger_suspend(cython.address(self.c.line), index)
-
-    def resume(self, index, left):
-        trigger_resume(cython.address(self.c.line), index, left[0], left[1], self.c.now_ns, self.c.microstep)
-
-    def restart(self, index):
-        """Begin anew: forget what is pending."""
-        trigger: cython.pointer[TriggerC] = self.c.line.triggers + cython.cast(uint32_t, index)
-        trigger.dropped_inactive += trigger_drop(cython.address(self.c.line), index)
-        trigger.suspended = False
-
-    def fire(self, index):
-        """Start a timer or built-in trigger at the next microstep; before the first tag, at the first tag."""
-        microstep: uint32_t = self.c.microstep + 1 if self.c.tags > 0 else 0
-        trigger_start(cython.address(self.c.line), index, self.c.now_ns, microstep)
-
-    # ---- looking in --------------------------------------------------------------------------------------------------
-
-    def check_deadline(self):
-        """Whether the deadline of the reaction that runs has passed by now."""
-        if self.c.current < 0 or self.c.reactions[self.c.current].deadline_ns < 0:
-            return False
-        return self._missed_deadline(self.c.current)
-
-    def note_sleeping(self, sleeping):
-        self.c.sleeping = sleeping
-
-    def set_tracing(self, sink):
-        self.trace_sink = sink
-        self.c.tracing = sink is not None
-
-    def set_outlet(self, slot):
-        self.c.slots[cython.cast(uint32_t, slot)].outlet = True
-
-    def next_tag(self):
-        """The earliest pending regular tag, or None."""
-        if self.c.line.size == 0:
-            return None
-        return Tag(self.c.line.heap[0].time_ns, self.c.line.heap[0].microstep)
-
-    @property
-    def tag(self):
-        return Tag(self.c.now_ns, self.c.microstep)
-
-    @property
-    def stop_tag(self):
-        return Tag(self.c.stop_ns, self.c.stop_microstep)
-
-    @property
-    def owner(self):
-        return self.c.owner
-
-    @property
-    def executing(self):
-        return bool(self.c.executing)
-
-    @property
-    def running(self):
-        return self.c.state == RUNNING
-
-    @property
-    def fast(self):
-        return bool(self.c.fast)
-
-    @property
-    def current(self):
-        """The reaction that runs, or None."""
-        return None if self.c.current < 0 else self.plan.reactions[self.c.current]
-
-    def figures(self):
-        """Everything that was counted."""
-        return {
-            "tags": self.c.tags,
-            "reactions": self.c.reactions_run,
-            "deadlines_missed": self.c.deadlines_missed,
-            "late_handled": self.c.late_handled,
-            "late_unhandled": self.c.late_unhandled,
-            "system_events": self.c.system_events,
-            "outside_dropped": self.c.outside_dropped,
-            "errors": self.c.errors,
-            "pending": self.pending_count(),
-        }
-
-    def pending_count(self):
-        index: uint32_t
-        count: uint64_t = 0
-        for index in range(self.c.line.trigger_count):
-            count += self.c.line.triggers[index].pending.size
-        return count
-
-    def trigger_figures(self, index):
-        """What became of the events that were offered to one trigger."""
-        trigger: cython.pointer[TriggerC] = self.c.line.triggers + cython.cast(uint32_t, index)
-        return {
-            "scheduled": trigger.scheduled,
-            "pending": trigger.pending.size,
-            "high_water": trigger.high_water,
-            "dropped_policy": trigger.dropped_policy,
-            "dropped_oldest": trigger.dropped_oldest,
-            "dropped_newest": trigger.dropped_newest,
-            "dropped_inactive": trigger.dropped_inactive,
-            "dropped_stopped": trigger.dropped_stopped,
-            "replaced": trigger.replaced,
-            "coalesced": trigger.coalesced,
-            "rejected": trigger.rejected,
-            "late": trigger.late,
-        }

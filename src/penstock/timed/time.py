@@ -27,13 +27,13 @@ class Duration(int):
             raise UsageError(f"a duration of {ns_count:,} ns is more than ten years; check its unit")
         return super().__new__(cls, ns_count)
 
-    def __add__(self, other: int) -> Duration:  # type: ignore[override]
+    def __add__(self, other: int) -> Duration:
         return Duration(int(self) + _duration("added to", other))
 
-    def __sub__(self, other: int) -> Duration:  # type: ignore[override]
+    def __sub__(self, other: int) -> Duration:
         return Duration(int(self) - _duration("subtracted from", other))
 
-    def __mul__(self, factor: int) -> Duration:  # type: ignore[override]
+    def __mul__(self, factor: int) -> Duration:
         if isinstance(factor, Duration):
             raise TypeError("a duration times a duration is no duration")
         return Duration(int(self) * factor)

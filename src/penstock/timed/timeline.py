@@ -196,7 +196,7 @@ def _sift(line: cython.pointer[TimelineC], position: uint32_t, key: KeyC) -> cyt
 @cython.exceptval(check=False)
 def line_set(line: cython.pointer[TimelineC], trigger: uint32_t, time_ns: int64_t, microstep: uint32_t) -> cython.void:
     """The earliest tag of `trigger` is this; whether it had one before does not matter."""
-    key: KeyC
+    key = cython.declare(KeyC)
     key.time_ns = time_ns
     key.microstep = microstep
     key.trigger = trigger

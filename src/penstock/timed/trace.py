@@ -72,7 +72,9 @@ class Trace:
 
         Time in the picture is logical; what runs at one tag is drawn side by side, a nanosecond each, in its order.
         """
-        threads = {path: number for number, path in enumerate(dict.fromkeys(entry.reactor for entry in self._entries), 1)}
+        threads = {
+            path: number for number, path in enumerate(dict.fromkeys(entry.reactor for entry in self._entries), 1)
+        }
         events: list[dict[str, Any]] = [
             {"name": "thread_name", "ph": "M", "pid": 1, "tid": number, "args": {"name": path}}
             for path, number in threads.items()

@@ -19,7 +19,14 @@ This file must not know reactions, or what the present is: callers pass the tags
 import cython
 from cython.cimports.cpython.ref import Py_XDECREF, PyObject
 from cython.cimports.libc.stdint import int64_t, uint32_t
-from cython.cimports.penstock.timed.timeline import line_remove, line_set, pending_at, pending_find, pending_insert, pending_remove
+from cython.cimports.penstock.timed.timeline import (
+    line_remove,
+    line_set,
+    pending_at,
+    pending_find,
+    pending_insert,
+    pending_remove,
+)
 from cython.cimports.penstock.timed.types import (
     KIND_TIMER,
     OVERFLOW_COALESCE,
@@ -150,15 +157,16 @@ def _refresh(line: cython.pointer[TimelineC], index: uint32_t) -> cython.void:
         line_remove(line, index)
         return
     head = pending_at(cython.address(trigger.pending), 0)
-    if trigger.position >= 0:
-        if line.heap[trigger.position].time_ns == head.time_ns and line.heap[trigger.position].microstep == head.microstep:
-            return
+    if trigger.position >= 0 and (
+        line.heap[trigger.position].time_ns == head.time_ns and line.heap[trigger.position].microstep == head.microstep
+    ):
+        return
     line_set(line, index, head.time_ns, head.microstep)
 
 
 @cython.cfunc
 @cython.exceptval(check=False)
-def trigger_schedule(
+def trigger_schedule(  # noqa: PLR0917 - C
     line: cython.pointer[TimelineC],
     index: uint32_t,
     time_ns: cython.pointer[int64_t],
@@ -188,15 +196,16 @@ def trigger_schedule(
         trigger.scheduled_before = True
         trigger.last_ns = time_ns[0]
         trigger.last_microstep = microstep[0]
-        if pending.size > trigger.high_water:
-            trigger.high_water = pending.size
+        trigger.high_water = max(trigger.high_water, pending.size)
     _refresh(line, index)
     return outcome
 
 
 @cython.cfunc
 @cython.exceptval(check=False)
-def trigger_start(line: cython.pointer[TimelineC], index: uint32_t, now_ns: int64_t, microstep: uint32_t) -> cython.void:
+def trigger_start(
+    line: cython.pointer[TimelineC], index: uint32_t, now_ns: int64_t, microstep: uint32_t
+) -> cython.void:
     """Let a timer or a built-in trigger begin: at the tag given, or its offset later."""
     trigger: cython.pointer[TriggerC] = line.triggers + index
     if trigger.kind == KIND_TIMER and trigger.offset_ns > 0:
@@ -235,7 +244,7 @@ def trigger_suspend(line: cython.pointer[TimelineC], index: uint32_t) -> cython.
 
 @cython.cfunc
 @cython.exceptval(check=False)
-def _shift(
+def _shift(  # noqa: PLR0917 - C
     time_ns: cython.pointer[int64_t],
     step: cython.pointer[uint32_t],
     left_ns: int64_t,
@@ -251,7 +260,7 @@ def _shift(
 
 @cython.cfunc
 @cython.exceptval(check=False)
-def trigger_resume(
+def trigger_resume(  # noqa: PLR0917 - C
     line: cython.pointer[TimelineC],
     index: uint32_t,
     left_ns: int64_t,
@@ -268,7 +277,9 @@ def trigger_resume(
     trigger.handled_ns += now_ns - left_ns
     for place in range(trigger.pending.size):
         event = pending_at(cython.address(trigger.pending), place)
-        _shift(cython.address(event.time_ns), cython.address(event.microstep), left_ns, left_microstep, now_ns, microstep)
+        _shift(
+            cython.address(event.time_ns), cython.address(event.microstep), left_ns, left_microstep, now_ns, microstep
+        )
     if trigger.kept.trigger:
         _shift(
             cython.address(trigger.kept.time_ns),

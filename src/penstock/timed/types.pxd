@@ -82,7 +82,10 @@ cdef struct TimelineC:
 cdef extern from *:
     int lowest_bit "__builtin_ctzll"(unsigned long long word) nogil
 
-# ---- scheduler.py ---------------------------------------------------------------------------------------------------
+cdef extern from "Python.h":
+    PyObject* PyObject_CallNoArgs(PyObject* callable)
+
+# ---- memory.py, scheduler.py ---------------------------------------------------------------------------------------------------
 
 cdef struct SlotC:          # where a value is: a port with all ports that always show the same, an action, a timer
     PyObject* value         # owned; NULL: never written

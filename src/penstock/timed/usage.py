@@ -18,7 +18,9 @@ def touched(function: Callable[..., Any]) -> Iterator[tuple[str, str]]:
     if code is None or not code.co_varnames:
         return
     this = code.co_varnames[0]
-    instructions = [item for item in dis.get_instructions(code) if item.opname not in ("CACHE", "PRECALL", "EXTENDED_ARG")]
+    instructions = [
+        item for item in dis.get_instructions(code) if item.opname not in ("CACHE", "PRECALL", "EXTENDED_ARG")
+    ]
     for place, item in enumerate(instructions[:-1]):
         loads_self = item.opname.startswith("LOAD_FAST") and item.argval == this
         following = instructions[place + 1]

@@ -147,7 +147,9 @@ def _check_copies(plan: Plan) -> None:
         for target, _ in slot.copies:
             if number in reach(plan, target):
                 path = (slot.name, plan.slots[target].name)
-                raise CausalityCycle(f"ports feed each other in a circle: {path[0]} -> {path[1]} -> ... -> {path[0]}", path)
+                raise CausalityCycle(
+                    f"ports feed each other in a circle: {path[0]} -> {path[1]} -> ... -> {path[0]}", path
+                )
 
 
 def _slot(wiring: Wiring, plan: Plan, port: Port[Any]) -> int:
