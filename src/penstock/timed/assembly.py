@@ -213,7 +213,7 @@ def _is_childs(draft: Draft, port: Port[Any]) -> bool:
 def _check_reads(draft: Draft) -> None:
     for handle in draft.reads:
         name = draft.plan.full_name
-        if isinstance(handle, ModeHandle) or not isinstance(handle, Handle):
+        if not isinstance(handle, Handle):
             raise AssemblyError(
                 f"{name} is triggered by or uses {handle!r}; only ports, actions and triggers can be read"
             )
