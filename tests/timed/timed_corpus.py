@@ -13,7 +13,8 @@ def source(period: int = 1, writers: int = 1) -> Reactor:
         ports=[Port("o", False)],
         timers=[Timer("t", 0, period)],
         reactions=[
-            Reaction(f"send{number}", [TICK], ops=[Op("set", (None, "o"))], salt=number + 1) for number in range(writers)
+            Reaction(f"send{number}", [TICK], ops=[Op("set", (None, "o"))], salt=number + 1)
+            for number in range(writers)
         ],
     )
 
@@ -79,9 +80,13 @@ def modal(history: bool) -> Reactor:
         children=[Child("c", inner, None, 1)],
         reactions=[
             Reaction("zero", [(None, "in0")], ops=[Op("enter", (None, "m1"), 2, history=history)], mode=0),
-            Reaction("one", [(None, "in1"), (None, "startup"), (None, "reset")], ops=[Op("schedule", (None, "a"))], mode=1),
+            Reaction(
+                "one", [(None, "in1"), (None, "startup"), (None, "reset")], ops=[Op("schedule", (None, "a"))], mode=1
+            ),
             Reaction("late", [(None, "a")], ops=[Op("enter", (None, "m0"), history=history)], mode=1),
-            Reaction("always", [TICK], ops=[Op("enter", (None, "m1"), 5), Op("enter", (None, "m0"), 7, history=history)]),
+            Reaction(
+                "always", [TICK], ops=[Op("enter", (None, "m1"), 5), Op("enter", (None, "m0"), 7, history=history)]
+            ),
         ],
     )
 

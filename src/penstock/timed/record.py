@@ -94,6 +94,7 @@ def _tag(value: Any) -> Tag:
 
 def _parse(lines: Iterable[str]) -> Recording:
     recording = Recording()
+    number = -1
     for number, text in enumerate(lines):
         if number > RECORD_LINES_MAX:
             raise ValueError(f"it has more than {RECORD_LINES_MAX:,} lines (RECORD_LINES_MAX)")
@@ -109,5 +110,7 @@ def _parse(lines: Iterable[str]) -> Recording:
             recording.missed.append((_tag(line["missed"]), str(line["reaction"]), int(line["check"])))
         else:
             recording.stop = _tag(line["stop"])
+    if number < 0:
+        raise ValueError("it is empty")
     recording.events.sort(key=lambda event: event[0])
     return recording

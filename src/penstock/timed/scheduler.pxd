@@ -25,7 +25,7 @@ cdef class Scheduler(Memory):
     cdef int _run_reactions(self) except -1
     cdef int _run_reaction(self, uint32_t rank) except -1
     cdef PyObject* _choose(self, uint32_t rank, int* how) except? NULL
-    cdef int _failed(self, uint32_t rank) except -1
+    cdef int _failed(self, uint32_t rank, int how) except -1
     cdef int _clean_up(self) except -1
     cdef int _send_on(self, uint32_t index) except -1
     cdef void _abandon(self) noexcept

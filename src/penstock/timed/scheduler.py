@@ -157,7 +157,7 @@ class Scheduler(Memory):
                 capacity=SYSTEM_EVENTS_MAX,
             )
         self.system_sequence += 1
-        heapq.heappush(self.system, (tag[0], tag[1], self.system_sequence, handler))
+        heapq.heappush(self.system, (int(tag[0]), int(tag[1]), self.system_sequence, handler))
         self._check_system()
         if self.c.sleeping and self.on_wake is not None:
             self.on_wake()
@@ -366,10 +366,10 @@ class Scheduler(Memory):
         if self.c.tracing:
             self.written = []
         result: cython.pointer[PyObject] = PyObject_CallNoArgs(body)
+        if result == cython.NULL:
+            return self._failed(rank, how)
         if self.c.tracing:
             self.trace_sink(rank, Tag(self.c.now_ns, self.c.microstep), HOW[how], self.written)
-        if result == cython.NULL:
-            return self._failed(rank)
         Py_DECREF(cython.cast(object, result))
         return 0
 
@@ -395,12 +395,14 @@ class Scheduler(Memory):
                 return reaction.on_deadline
         return reaction.body
 
-    def _failed(self, rank: uint32_t):
+    def _failed(self, rank: uint32_t, how: cython.int):
         """A reaction has raised: let the hook decide whether the program goes on."""
         self.c.errors += 1
         try:
             _pending_error()
         except Exception as error:
+            if self.c.tracing:
+                self.trace_sink(rank, Tag(self.c.now_ns, self.c.microstep), HOW[how], self.written)
             if self.on_error is not None and self.on_error(rank, Tag(self.c.now_ns, self.c.microstep), error):
                 return 0
             self._abandon()
