@@ -112,7 +112,7 @@ def test_tags_are_ordered_and_delayed() -> None:
 def test_inheritance_keeps_the_order_of_the_base_class() -> None:
     class Base(Reactor):
         start = Startup()
-        log = State(factory=list)
+        log = State[list[str]](factory=list)
 
         @reaction(start)
         def first(self) -> None:
@@ -252,8 +252,8 @@ def test_a_name_is_used_once_in_a_class() -> None:
         class Main(Reactor):
             tick = Timer(period=ms(1))
 
-            @reaction(tick)
-            def tick(self) -> None: ...  # type: ignore[no-redef]
+            @reaction(tick)  # type: ignore[no-redef]
+            def tick(self) -> None: ...
 
 
 def test_a_name_of_an_element_cannot_be_assigned() -> None:
@@ -261,7 +261,7 @@ def test_a_name_of_an_element_cannot_be_assigned() -> None:
         y = Output(int)
 
         def __init__(self) -> None:
-            self.y = 5  # type: ignore[assignment, method-assign, misc]
+            self.y = 5  # type: ignore[assignment]
 
     with pytest.raises(AssemblyError, match="main uses the name `y` twice"):
         Environment(Main())
@@ -399,7 +399,8 @@ def test_more_workers_are_refused_with_the_reason() -> None:
 # ---- types -----------------------------------------------------------------------------------------------------------
 
 GOOD = """
-from penstock.timed import Duration, Input, LogicalAction, Mode, MultiOutput, Output, Reactor, State, Timer, child, ms, reaction
+from penstock.timed import Duration, Input, LogicalAction, Mode, MultiOutput, Output, Reactor, State, Timer
+from penstock.timed import child, ms, reaction
 
 class A(Reactor):
     tick = Timer(period=ms(10))

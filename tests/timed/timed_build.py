@@ -56,11 +56,12 @@ def reactor_class(spec: s.Reactor) -> type[timed.Reactor]:
             )
 
     space["__init__"] = __init__
-    kind = type(timed.Reactor)
-    namespace = kind.__prepare__("Generated", (timed.Reactor,))  # type: ignore[attr-defined]
+    kind: Any = type(timed.Reactor)
+    namespace = kind.__prepare__("Generated", (timed.Reactor,))
     for name, value in space.items():
         namespace[name] = value
-    return kind("Generated", (timed.Reactor,), namespace)  # type: ignore[return-value]
+    made: type[timed.Reactor] = kind("Generated", (timed.Reactor,), namespace)
+    return made
 
 
 def _child(child: s.Child, mode: Any) -> Any:

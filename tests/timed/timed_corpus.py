@@ -138,7 +138,9 @@ CORPUS: dict[str, Reactor] = {
         for policy in ("defer", "drop", "replace", "update")
     },
     **{
-        f"equal tags, {policy}": action(0, 0, policy, [Op("schedule", (None, "a"), 1, 2)] * 2 + [Op("schedule", (None, "a"))])
+        f"equal tags, {policy}": action(
+            0, 0, policy, [Op("schedule", (None, "a"), 1, 2)] * 2 + [Op("schedule", (None, "a"))]
+        )
         for policy in ("defer", "drop", "replace", "update")
     },
 }  # fmt: skip

@@ -52,7 +52,9 @@ def actions(draw: st.DrawFn, name: str, modes: st.SearchStrategy[int | None]) ->
 
 def _readable(reactor: s.Reactor) -> list[s.Ref]:
     refs: list[s.Ref] = [(None, port.name) for port in reactor.ports if port.is_input]
-    refs += [(None, item.name) for item in (*reactor.timers, *reactor.actions, *reactor.signals)]
+    refs += [(None, timer.name) for timer in reactor.timers]
+    refs += [(None, item.name) for item in reactor.actions]
+    refs += [(None, signal.name) for signal in reactor.signals]
     refs += [(child.name, port.name) for child in reactor.children for port in child.spec.ports if not port.is_input]
     return refs
 

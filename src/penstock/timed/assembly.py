@@ -16,7 +16,7 @@ from penstock.timed import wiring as wires
 from penstock.timed.elements import (
     OVERFLOWS,
     POLICIES,
-    Parameter,
+    ParameterReference,
     Reset,
     Shutdown,
     Startup,
@@ -173,7 +173,7 @@ def _deadline(node: Node, name: str, declaration: ReactionDeclaration) -> int:
     deadline: object = declaration.deadline
     if deadline is None:
         return -1
-    if isinstance(deadline, Parameter):
+    if isinstance(deadline, ParameterReference):
         deadline = _resolved(deadline, {**_arguments_of(node.reactor), **vars(node.reactor)})
     return require_duration(f"the deadline of {node.path}.{name}", deadline)
 

@@ -40,7 +40,7 @@ OVERFLOWS = ("drop-oldest", "drop-newest", "reject", "coalesce")
 ZERO = ns(0)
 
 
-class Parameter:
+class ParameterReference:
     """The value of a constructor argument (or class attribute), for a declaration that depends on it."""
 
     __slots__ = ("name",)
@@ -50,6 +50,14 @@ class Parameter:
 
     def __repr__(self) -> str:
         return f"Parameter({self.name!r})"
+
+
+def Parameter(name: str) -> Any:
+    """The constructor argument (or class attribute) `name` of the instance: `Timer(period=Parameter("period"))`.
+
+    Its type is that of the argument, which mypy cannot know here.
+    """
+    return ParameterReference(name)
 
 
 class Declaration:
@@ -115,7 +123,7 @@ class _MultiPortDeclaration(Declaration, Generic[T]):
 
     is_input = False
 
-    def __init__(self, type: type[T] | None = None, *, width: int | Parameter) -> None:
+    def __init__(self, type: type[T] | None = None, *, width: int | ParameterReference) -> None:
         self.type = type
         self.width = width
 
@@ -169,7 +177,11 @@ class Timer(_SignalDeclaration):
     """Fires at `offset` after the start (or after its mode is entered), then every `period`; period 0: once."""
 
     def __init__(
-        self, *, period: Duration | Parameter = ZERO, offset: Duration | Parameter = ZERO, mode: Mode | None = None
+        self,
+        *,
+        period: Duration | ParameterReference = ZERO,
+        offset: Duration | ParameterReference = ZERO,
+        mode: Mode | None = None,
     ) -> None:
         self.period = period
         self.offset = offset
@@ -207,8 +219,8 @@ class _ActionDeclaration(Declaration, Generic[T]):
         self,
         type: type[T] | None = None,
         *,
-        min_delay: Duration | Parameter = ZERO,
-        min_spacing: Duration | Parameter = ZERO,
+        min_delay: Duration | ParameterReference = ZERO,
+        min_spacing: Duration | ParameterReference = ZERO,
         policy: Policy = "defer",
         capacity: int = ACTION_CAPACITY,
         mode: Mode | None = None,
@@ -250,8 +262,8 @@ class PhysicalAction(_ActionDeclaration[T]):
         self,
         type: type[T] | None = None,
         *,
-        min_delay: Duration | Parameter = ZERO,
-        min_spacing: Duration | Parameter = ZERO,
+        min_delay: Duration | ParameterReference = ZERO,
+        min_spacing: Duration | ParameterReference = ZERO,
         policy: Policy = "defer",
         capacity: int = PHYSICAL_ACTION_CAPACITY,
         overflow: Overflow = "drop-oldest",

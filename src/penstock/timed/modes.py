@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, cast, overload
 
 from penstock.errors import UsageError
-from penstock.timed.elements import Declaration, Parameter, _no_handle
+from penstock.timed.elements import Declaration, ParameterReference, _no_handle
 from penstock.timed.errors import UndeclaredUse
 
 if TYPE_CHECKING:
@@ -35,7 +35,9 @@ class Mode(Declaration):
 
         return cast(R, ChildDeclaration(reactor, args, kwargs, self))
 
-    def bank(self, reactor: Callable[P, R], width: int | Parameter, *args: P.args, **kwargs: P.kwargs) -> Bank[R]:
+    def bank(
+        self, reactor: Callable[P, R], width: int | ParameterReference, *args: P.args, **kwargs: P.kwargs
+    ) -> Bank[R]:
         """A bank of children that lives in this mode."""
         from penstock.timed.reactor import BankDeclaration
 

@@ -15,7 +15,7 @@ from penstock.errors import UsageError
 from penstock.timed.time import Duration, require_duration
 
 if TYPE_CHECKING:
-    from penstock.timed.elements import Effect, Parameter, Triggering
+    from penstock.timed.elements import Effect, ParameterReference, Triggering
     from penstock.timed.modes import Mode
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -30,7 +30,7 @@ class ReactionDeclaration:
     triggers: tuple[Any, ...]
     uses: tuple[Any, ...]
     effects: tuple[Any, ...]
-    deadline: Duration | Parameter | None
+    deadline: Duration | ParameterReference | None
     on_deadline: Callable[..., Any] | None
     on_late: Callable[..., Any] | None
     mode: Mode | None
@@ -40,7 +40,7 @@ def reaction(
     *triggers: Triggering,
     uses: Sequence[Triggering] = (),
     effects: Sequence[Effect] = (),
-    deadline: Duration | Parameter | None = None,
+    deadline: Duration | ParameterReference | None = None,
     on_deadline: Callable[..., Any] | None = None,
     on_late: Callable[..., Any] | None = None,
     mode: Mode | None = None,

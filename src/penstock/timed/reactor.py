@@ -17,7 +17,7 @@ from penstock.errors import UsageError
 from penstock.timed.connections import Connection, Endpoint
 from penstock.timed.elements import (
     Declaration,
-    Parameter,
+    ParameterReference,
     State,
     _ActionDeclaration,
     _MultiPortDeclaration,
@@ -63,8 +63,8 @@ class EachPort:
 
 
 def _resolved(value: object, arguments: Mapping[str, Any]) -> Any:
-    """The value of a `Parameter`, or the thing itself."""
-    if not isinstance(value, Parameter):
+    """The value of a `ParameterReference`, or the thing itself."""
+    if not isinstance(value, ParameterReference):
         return value
     if value.name not in arguments:
         raise AssemblyError(f"{value!r} names neither a constructor argument nor a class attribute")
@@ -98,7 +98,7 @@ class BankDeclaration(Declaration):
     def __init__(
         self,
         reactor: Callable[..., Any],
-        width: int | Parameter,
+        width: int | ParameterReference,
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
         mode: Mode | None = None,
@@ -123,7 +123,7 @@ def child(reactor: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     return cast(R, ChildDeclaration(reactor, args, kwargs))
 
 
-def bank(reactor: Callable[P, R], width: int | Parameter, *args: P.args, **kwargs: P.kwargs) -> Bank[R]:
+def bank(reactor: Callable[P, R], width: int | ParameterReference, *args: P.args, **kwargs: P.kwargs) -> Bank[R]:
     """Declare, in a class body, `width` children under one name."""
     return cast("Bank[R]", BankDeclaration(reactor, width, args, kwargs))
 
@@ -281,7 +281,7 @@ class Reactor(metaclass=ReactorType):
 
 
 def _arguments(cls: type, instance: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """What a `Parameter` can name: class attributes, overridden by constructor arguments."""
+    """What a `ParameterReference` can name: class attributes, overridden by constructor arguments."""
     known = {
         key: value
         for base in reversed(cls.__mro__)
