@@ -7,6 +7,8 @@ a handler of its own, with the tag that was intended.
     python examples/timed_sensor_pipeline.py
 """
 
+from functools import partial
+
 from penstock import ManualClock
 from penstock.timed import Environment, Input, Output, Reactor, Tag, child, ms, reaction
 
@@ -76,15 +78,17 @@ class Main(Reactor):
 ARRIVALS = [(11, 10, 19.0), (21, 20, 22.0), (31, 30, 25.0), (48, 40, 26.0), (61, 60, 20.0), (64, 35, 24.0)]
 
 
+def deliver(environment: Environment, main: Main, taken: int, value: float, _: Tag) -> None:
+    """What a driver would do when a reading comes in: hand it over with the tag at which it was taken."""
+    environment.inject(main.reading, value, Tag(ms(taken), 0))
+
+
 def simulate() -> Main:
     """Run the pipeline under a clock that moves by hand: the same in every run."""
     main = Main()
     environment = Environment(main, clock=ManualClock(), timeout=ms(80))
     for arrives, taken, value in ARRIVALS:
-        environment.scheduler.schedule_system(
-            Tag(ms(arrives), 0),
-            lambda _, taken=taken, value=value: environment.inject(main.reading, value, Tag(ms(taken), 0)),
-        )
+        environment.scheduler.schedule_system(Tag(ms(arrives), 0), partial(deliver, environment, main, taken, value))
     environment.run()
     return main
 

@@ -103,7 +103,7 @@ def test_a_program_is_drawn_by_command(tmp_path: Path) -> None:
 
 
 def test_svg_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drawing.shutil, "which", lambda name: None)
+    monkeypatch.setattr("shutil.which", lambda name: None)
     with pytest.raises(Unsupported, match="needs graphviz"):
         drawing.svg(example("timed_digital_twin").Twin())
 
