@@ -38,6 +38,7 @@ test-all:  ## run the suite on every Python from 3.11 that is found here
 
 bench:  ## measure, and compare with the peers of requirements/bench.txt
 	@$(BOOT) --venv .venv-bench --with requirements/bench.txt
+	@PATH=$(CURDIR)/.venv-bench/bin:$$PATH .venv-bench/bin/python bench/run.py $(ARGS)
 
 check: build  ## style, types, stubs, import contracts, generated pages
 	@$(RUN) scripts/check.py

@@ -88,7 +88,7 @@ class Run:
         for _ in range(self._rounds(measure)):
             results.rounds.append({entry: self._attempt(results, entry, self._sampler(measure)) for entry in entries})
         if measure.amount.counted and not self.options.no_counting and not self.options.quick:
-            for entry in entries:
+            for entry in (entry for entry in entries if entry in measure.counted_entries()):
                 counts = self._attempt(results, entry, self._counter(measure))
                 for one_round in results.rounds:
                     one_round[entry] = {**(one_round[entry] or {}), **(counts or {})}
@@ -131,7 +131,7 @@ class Run:
         def run(tool: Sequence[str], amount: int) -> None:
             self._work(measure, entry, amount, tool)
 
-        return {"instructions": counting.per_operation(run, self.rig, "instructions", amounts)}
+        return counting.per_operation(run, self.rig, "instructions", amounts)
 
     def _work(self, measure: Measure, entry: Entry, amount: int, tool: Sequence[str] = ()) -> Figures:
         words = ("work", measure.name, entry.contender, entry.form, str(amount))

@@ -13,6 +13,7 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Callable
 
 import contenders
 import measures
@@ -56,4 +57,5 @@ def serve(contender: str, form: str) -> None:
 
 
 if __name__ == "__main__":
-    {"probe": probe, "work": work, "serve": serve}[sys.argv[1]](*sys.argv[2:])
+    calls: dict[str, Callable[..., None]] = {"probe": probe, "work": work, "serve": serve}
+    calls[sys.argv[1]](*sys.argv[2:])

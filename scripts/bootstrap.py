@@ -140,10 +140,24 @@ def fingerprint(found: Dict[str, Any], kind: str, requirements: List[str]) -> st
     """Return a digest of everything that an environment is made from, apart from the sources themselves."""
     digest = hashlib.sha256()
     digest.update(json.dumps([found["version"], found["tag"], kind, KINDS[kind]], sort_keys=True).encode())
-    for name in sorted(requirements) + ["pyproject.toml", "meson.build", "meson_options.txt"]:
+    for name in sorted(requirements) + ["meson.build", "meson_options.txt"]:
         with open(os.path.join(ROOT, name), "rb") as stream:
             digest.update(name.encode() + stream.read())
+    digest.update(project_description().encode())
     return digest.hexdigest()
+
+
+def project_description() -> str:
+    """Return what pyproject.toml says of the project and its build, without the settings of other tools."""
+    kept = []
+    wanted = True
+    with open(os.path.join(ROOT, "pyproject.toml")) as stream:
+        for line in stream:
+            if line.startswith("["):
+                wanted = not line.startswith("[tool.") or line.startswith("[tool.meson-python")
+            if wanted:
+                kept.append(line)
+    return "".join(kept)
 
 
 class Environment:
@@ -173,11 +187,10 @@ class Environment:
         return digest if sound else None
 
     def make(self, found: Dict[str, Any]) -> None:
-        """Make everything anew, except a virtual environment that is empty or whose Python is the right one."""
+        """Make what is missing. A virtual environment of the right Python is kept, and with it what was compiled."""
         for stale in (self.log, self.stamp):
             if os.path.exists(stale):
                 os.remove(stale)
-        shutil.rmtree(self.build, ignore_errors=True)
         self.create(found)
         say("installing %s" % ", ".join(self.requirements))
         run(self.pip() + [part for name in self.requirements for part in ("-r", name)], self.log, self.env)
@@ -196,6 +209,7 @@ class Environment:
             say("%s is of another Python or broken; making it anew" % shown)
             shutil.rmtree(self.path)
         say("creating %s with Python %s" % (shown, dotted(found["version"])))
+        shutil.rmtree(self.build, ignore_errors=True)
         run([found["executable"], "-m", "venv", self.path], self.log, self.env)
 
     def pip(self) -> List[str]:

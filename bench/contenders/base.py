@@ -6,7 +6,7 @@ measured as part of the loop. This file must not import any loop.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 Callback = Callable[..., Any]
@@ -53,6 +53,10 @@ class Contender:
 
     def check_lane(self, lane: Any, posted: int) -> None:
         """Raise AssertionError unless the lane has handled exactly `posted` items and dropped none."""
+        raise NotImplementedError
+
+    def count_ready(self, fds: Sequence[int], turns: int, *, timed: bool) -> list[int]:
+        """See penstock's, which is the only one."""
         raise NotImplementedError
 
     def serve_echo(self, form: str, announce: Callable[[int], None]) -> None:

@@ -49,7 +49,7 @@ class EventLoopContender(Contender):
 
     def _serve_reader(self, announce: Callable[[int], None]) -> None:
         loop, listener = self.loop, listen_on_loopback()
-        open_connections = set()
+        open_connections: set[Any] = set()
 
         def on_readable(connection: Any) -> None:
             try:

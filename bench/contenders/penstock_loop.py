@@ -12,12 +12,15 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from contenders.base import RECEIVE_BYTES, Callback, Contender, noop
 from contenders.sockets import accept_all, listen_on_loopback, port_of
 from penstock import READABLE, Reactor
+
+# How often the compiled server looks whether it has served everybody.
+END_LOOK_S = 0.05
 
 
 class CONTENDER(Contender):
@@ -48,7 +51,12 @@ class CONTENDER(Contender):
             raise AssertionError(f"the lane should have run {posted:,} events and dropped none: {counters}")
 
     def serve_echo(self, form: str, announce: Callable[[int], None]) -> None:
-        adopt = {"sock": self._adopt_socket, "os": self._adopt_number, "c": self._adopt_compiled}[form]
+        if form == "c":
+            self._serve_compiled(announce)
+        else:
+            self._serve_python({"sock": self._adopt_socket, "os": self._adopt_number}[form], announce)
+
+    def _serve_python(self, adopt: Callable[[socket.socket], None], announce: Callable[[int], None]) -> None:
         reactor, listener = self.reactor, listen_on_loopback()
         self._open: dict[int, socket.socket] = {}
 
@@ -91,5 +99,37 @@ class CONTENDER(Contender):
 
         self.reactor.register(connection.fileno(), READABLE, on_readable)
 
-    def _adopt_compiled(self, connection: socket.socket) -> None:
-        raise NotImplementedError
+    def _serve_compiled(self, announce: Callable[[int], None]) -> None:
+        from penstock.testing.native import EchoServer
+
+        listener = listen_on_loopback()
+        echo = EchoServer(self.reactor, listener.fileno())
+
+        def look() -> None:
+            counters = echo.counters()
+            if counters["short_writes"]:
+                raise SystemExit(f"an answer did not fit into the socket: {counters}")
+            if counters["accepted"] and counters["accepted"] == counters["closed"]:
+                self.reactor.stop()
+
+        self.reactor.set_interval(END_LOOK_S, look)
+        announce(port_of(listener))
+        self.reactor.run()
+
+    def count_ready(self, fds: Sequence[int], turns: int, *, timed: bool) -> list[int]:
+        """Let a compiled handler count `fds`, all ready all the time, for some turns.
+
+        Returns per turn the nanoseconds between the first call and the last (0 where they are not timed).
+        """
+        from penstock.testing.native import Counter
+
+        counter, spans = Counter(self.reactor, timed=timed), []
+        for fd in fds:
+            counter.register(fd)
+        for _ in range(turns):
+            counter.reset()
+            self.reactor.run_once(0)
+            if counter.calls != len(fds):
+                raise AssertionError(f"{counter.calls} calls in a turn with {len(fds)} ready descriptors")
+            spans.append(counter.span_ns)
+        return spans

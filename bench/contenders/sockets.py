@@ -17,7 +17,7 @@ def listen_on_loopback() -> socket.socket:
 
 def accept_all(listener: socket.socket) -> list[socket.socket]:
     """Every connection that waits, non-blocking and without Nagle."""
-    accepted = []
+    accepted: list[socket.socket] = []
     while True:
         try:
             connection, _ = listener.accept()

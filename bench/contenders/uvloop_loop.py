@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
+
 import uvloop
 
 from contenders.eventloop import EventLoopContender
@@ -9,7 +11,7 @@ from contenders.eventloop import EventLoopContender
 
 class CONTENDER(EventLoopContender):
     name = "uvloop"
-    version = uvloop.__version__
+    version = version("uvloop")
 
     def __init__(self) -> None:
         super().__init__(uvloop.new_event_loop)

@@ -18,6 +18,7 @@ NAMES = (
     "timer_memory",
     "timer_lateness",
     "allocations",
+    "c_handler",
     "echo",
 )
 

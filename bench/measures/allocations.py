@@ -58,17 +58,17 @@ def run_turns(contender: Contender, one_turn: object, count: int) -> None:
     contender.run()
 
 
-NONE = Goal("none that grows with the work (< 100)", at_most=99)
+NONE = Goal("< 100: none per operation", at_most=99)
 MEASURE = Measure(
     name="allocations",
     purpose="C allocations in the steady state",
     entries=ENTRIES,
     rows=(
-        Row("C allocations per 100,000 deferred", "", "requests", cells("deferred"), NONE, ratios=False),
-        Row("C allocations per 100,000 timers", "", "requests", cells("timers"), NONE, ratios=False),
-        Row("C allocations per 100,000 lane posts", "", "requests", cells("lane"), NONE, ratios=False),
-        Row("Python blocks left by 100,000 cancelled timers", "", "blocks", cells("timers"), NONE, ratios=False),
-        Row("Python blocks left by 100,000 lane posts", "", "blocks", cells("lane"), NONE, ratios=False),
+        Row("C allocations per 100,000 deferred", "requests", "requests", cells("deferred"), NONE, ratios=False),
+        Row("C allocations per 100,000 timers", "requests", "requests", cells("timers"), NONE, ratios=False),
+        Row("C allocations per 100,000 lane posts", "requests", "requests", cells("lane"), NONE, ratios=False),
+        Row("Python blocks left by 100,000 cancelled timers", "blocks", "blocks", cells("timers"), NONE, ratios=False),
+        Row("Python blocks left by 100,000 lane posts", "blocks", "blocks", cells("lane"), NONE, ratios=False),
     ),
     amount=Amount(full=100_000, quick=100_000),
     work=steady,

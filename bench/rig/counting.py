@@ -12,20 +12,24 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rig import native
+from rig.model import Figures
 from rig.process import Rig
 
 _serial = itertools.count(1)
 
 
-def per_operation(run: Callable[[Sequence[str], int], object], rig: Rig, what: str, amounts: tuple[int, int]) -> float:
-    """`run(tool_command, amount)` twice under the tool that counts `what`."""
+def per_operation(
+    run: Callable[[Sequence[str], int], object], rig: Rig, what: str, amounts: tuple[int, int]
+) -> Figures:
+    """`run(tool_command, amount)` twice under the tool that counts `what`; everything it counts, per operation."""
     command_for, read = {"instructions": (_callgrind, _instructions), "syscalls": (_strace, _system_calls)}[what]
     totals = []
     for amount in amounts:
         report = rig.directory / f"{what}-{next(_serial)}.out"
         run(command_for(report), amount)
         totals.append(read(report))
-    return (totals[1] - totals[0]) / (amounts[1] - amounts[0])
+    small, large = totals
+    return {name: (large[name] - small[name]) / (amounts[1] - amounts[0]) for name in large}
 
 
 def can_count(what: str) -> bool:
@@ -36,22 +40,39 @@ def _callgrind(report: Path) -> list[str]:
     return ["valgrind", "--tool=callgrind", "--quiet", f"--callgrind-out-file={report}"]
 
 
-def _instructions(report: Path) -> int:
-    found = re.search(r"^(?:totals|summary): (\d+)", report.read_text(encoding="ascii", errors="replace"), re.MULTILINE)
-    if not found:
-        raise ValueError(f"{report} has no total: callgrind did not end properly")
-    return int(found.group(1))
+def _instructions(report: Path) -> Figures:
+    """All instructions, and those in the shared object of the kernel's probes."""
+    total, in_probes = 0, 0
+    objects: dict[str, str] = {}
+    here, of_call = "", False
+    for line in report.read_text(encoding="ascii", errors="replace").splitlines():
+        if named := re.match(r"(c?ob)=\((\d+)\)(?: (.*))?$", line):
+            kind, number, name = named.groups()
+            if name is not None:
+                objects[number] = name.rsplit("/", 1)[-1]
+            here = objects[number] if kind == "ob" else here
+        elif line.startswith("calls="):
+            # The line after it repeats what the called function needed, and that is counted there.
+            of_call = True
+        elif re.match(r"[\d+*-]", line):
+            cost = 0 if of_call else int(line.split()[1])
+            of_call = False
+            total += cost
+            in_probes += cost if here.startswith("probes.") else 0
+    if not total:
+        raise ValueError(f"{report} holds no instructions: callgrind did not end properly")
+    return {"instructions": total, "instructions_of_probes": in_probes}
 
 
 def _strace(report: Path) -> list[str]:
     return ["strace", "-c", "-f", "-o", str(report)]
 
 
-def _system_calls(report: Path) -> int:
+def _system_calls(report: Path) -> Figures:
     """The sum of the column `calls`: the fourth field of each line that ends with the name of a call."""
     total = 0
     for line in report.read_text(encoding="ascii", errors="replace").splitlines():
         fields = line.split()
         if len(fields) >= 5 and fields[3].isdigit() and fields[-1].isidentifier() and fields[-1] != "total":
             total += int(fields[3])
-    return total
+    return {"syscalls": total}

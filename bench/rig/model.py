@@ -91,6 +91,10 @@ class Measure:
     rounds_full: int = 7
     rounds_quick: int = 2
 
+    def counted_entries(self) -> set[Entry]:
+        """Those whose instructions a row shows."""
+        return {entry for row in self.rows if row.figure.startswith("instructions") for entry in row.cells.values()}
+
 
 @dataclass
 class Results:
@@ -121,5 +125,5 @@ def _figure(row: Row, figures: Figures | None) -> float | None:
         return None
     value = figures[row.figure]
     if row.against is not None:
-        return value / figures[row.against] if figures.get(row.against) else None
+        return value / figures[row.against] / row.scale if figures.get(row.against) else None
     return value / row.scale

@@ -11,7 +11,7 @@ import cython
 from cython.cimports.cpython.object import PyCallable_Check
 from cython.cimports.libc.stdint import int64_t, uint32_t
 from cython.cimports.penstock.core.lane import Lane
-from cython.cimports.penstock.core.loop import Loop, Timer, timer_of
+from cython.cimports.penstock.core.loop import Loop, Timer, owner_of, timer_of
 
 from penstock import limits
 from penstock.core.poller.choice import open_poller
@@ -157,15 +157,15 @@ class Reactor:
     def cancel_timer(self, timer: Timer):
         """Cancel a timer, also in its own callback. False if it has fired or was cancelled before."""
         self.loop.check()
-        if timer.loop is not self.loop:
-            raise UsageError(f"{timer!r} belongs to {timer.loop.name}, not to {self.loop.name}")
+        if owner_of(timer) is not self.loop:
+            raise UsageError(f"{timer!r} belongs to {owner_of(timer).name}, not to {self.loop.name}")
         return bool(self.loop.cancel_timer(timer.identity))
 
     def move_timer(self, timer: Timer, seconds):
         """Let a timer be due `seconds` from now. False if it has fired or was cancelled before."""
         self.loop.check()
-        if timer.loop is not self.loop:
-            raise UsageError(f"{timer!r} belongs to {timer.loop.name}, not to {self.loop.name}")
+        if owner_of(timer) is not self.loop:
+            raise UsageError(f"{timer!r} belongs to {owner_of(timer).name}, not to {self.loop.name}")
         return bool(self.loop.move_timer(timer.identity, _nanoseconds("a delay", seconds)))
 
     # ---- work --------------------------------------------------------------------------------------------------------

@@ -151,7 +151,8 @@ def _signalled(loop: cython.pointer[LoopC], fd: cython.int, events: uint32_t, co
 def timer_of(loop: Loop, identity: uint64_t) -> Timer:
     """The object for a timer that was just started."""
     timer: Timer = Timer.__new__(Timer)
-    timer.loop = loop
+    Py_INCREF(loop)
+    timer.loop = cython.cast(cython.pointer[PyObject], loop)
     timer.identity = identity
     return timer
 
@@ -173,7 +174,7 @@ class Loop(Intake):
         self.policy = limits.Policy() if policy is None else policy
         self.clock = Clock() if clock is None else clock
         self.poller = poller
-        self.name = f"loop-{threading.get_ident():x}" if name is None else name
+        self.name = f"loop-{id(self):x}" if name is None else name
         if not 1 <= len(self.name) <= limits.NAME_MAX_CHARACTERS:
             raise UsageError(f"a loop's name of {len(self.name)} characters; give 1 to {limits.NAME_MAX_CHARACTERS}")
         if self.poller.simulated and not self.clock.manual:
@@ -454,26 +455,39 @@ class Loop(Intake):
         return f"<Loop {self.name!r} on {self.poller.name}, {state}>"
 
 
+@cython.cfunc
+def owner_of(timer: Timer) -> Loop:
+    """The loop that a timer belongs to."""
+    if timer.loop == cython.NULL:
+        raise UsageError("a Timer is made by set_timeout or set_interval")
+    return cython.cast(Loop, timer.loop)
+
+
 class Timer:
-    """A timer of a loop: cancel it, move it, ask when it is due."""
+    """A timer of a loop: cancel it, ask when it is due."""
 
     def __init__(self):
         raise UsageError("a Timer is made by set_timeout or set_interval")
 
+    def __dealloc__(self):
+        Py_XDECREF(self.loop)
+
     def cancel(self):
         """Cancel; False if it has fired or was cancelled before."""
-        self.loop.check()
-        return bool(self.loop.cancel_timer(self.identity))
+        loop: Loop = owner_of(self)
+        loop.check()
+        return bool(loop.cancel_timer(self.identity))
 
     @property
     def active(self):
         """Whether it will still fire."""
-        return timers_find(cython.address(self.loop.c.timers), self.identity) != cython.NULL
+        return self.deadline_ns is not None
 
     @property
     def deadline_ns(self):
         """When it is due, by the loop's clock; None if it has fired or was cancelled."""
-        timer: cython.pointer[TimerC] = timers_find(cython.address(self.loop.c.timers), self.identity)
+        loop: Loop = owner_of(self)
+        timer: cython.pointer[TimerC] = timers_find(cython.address(loop.c.timers), self.identity)
         return None if timer == cython.NULL else timer.deadline_ns
 
     def __repr__(self):

@@ -8,7 +8,6 @@ cdef void histogram_add(HistogramC* histogram, int64_t value) noexcept nogil
 cdef void probes_init(ProbesC* probes, int64_t now_ns) noexcept nogil
 cdef void probes_ran(LoopC* loop, PyObject* handler, int fd) noexcept
 cdef void probes_mark(ProbesC* probes, int64_t now_ns) noexcept
-cdef void probes_ran_native(LoopC* loop, int fd) noexcept nogil
 cdef void probes_mark_native(ProbesC* probes, int64_t now_ns) noexcept nogil
 cdef void probes_turn(LoopC* loop, int64_t end_ns) noexcept nogil
 cdef void probes_longest(LoopC* loop, int64_t busy_ns) noexcept

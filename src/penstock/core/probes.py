@@ -83,6 +83,8 @@ def probes_ran(loop: cython.pointer[LoopC], handler: cython.pointer[PyObject], f
         probes.now.handlers[count] = handler
         probes.now.fds[count] = fd
         probes.now.count = count + 1
+        probes.same = handler
+        probes.same_fd = fd
     if probes.since_mark >= probes.stride or probes.now.count >= SUSPECTS:
         probes_mark(probes, clock_now(loop.clock))
 
@@ -97,6 +99,7 @@ def probes_mark(probes: cython.pointer[ProbesC], now_ns: int64_t) -> cython.void
         return
     probes.stride = 1 if took >= SLOW_HANDLER_NS * probes.since_mark else FAST_STRIDE
     probes.since_mark = 0
+    probes.same = cython.NULL
     if took > probes.slowest.took_ns:
         _forget(cython.address(probes.slowest))
         probes.slowest = probes.now
@@ -104,18 +107,6 @@ def probes_mark(probes: cython.pointer[ProbesC], now_ns: int64_t) -> cython.void
         probes.now.count = 0
     else:
         _forget(cython.address(probes.now))
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def probes_ran_native(loop: cython.pointer[LoopC], fd: cython.int) -> cython.void:
-    """A native handler has returned; like `probes_ran`, with numbers instead of names."""
-    now: cython.pointer[SlowC] = cython.address(loop.probes.native_now)
-    now.fds[now.count] = fd
-    now.count += 1
-    if now.count >= SUSPECTS:
-        probes_mark_native(cython.address(loop.probes), clock_now(loop.clock))
 
 
 @cython.cfunc

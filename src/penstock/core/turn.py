@@ -23,7 +23,6 @@ from cython.cimports.penstock.core.lane import lane_runnable
 from cython.cimports.penstock.core.probes import (
     histogram_add,
     probes_mark_native,
-    probes_ran_native,
     probes_turn,
 )
 from cython.cimports.penstock.core.registry import (
@@ -43,10 +42,12 @@ from cython.cimports.penstock.core.types import (
     HANGUP,
     READABLE,
     READY_AGAIN,
+    SUSPECTS,
     ItemC,
     LaneC,
     LoopC,
     RegistrationC,
+    SlowC,
     TimerC,
     native_timer_t,
 )
@@ -102,8 +103,8 @@ def turn_skips_poll(loop: cython.pointer[LoopC]) -> cython.bint:
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def _wait_ns(loop: cython.pointer[LoopC], internal: cython.bint) -> int64_t:
-    """How long nothing is going to happen by itself."""
+def _next_ns(loop: cython.pointer[LoopC], internal: cython.bint) -> int64_t:
+    """The instant at which something happens by itself: now or earlier if work is runnable, INT64_MAX if never."""
     if (
         internal
         or loop.registry.again_first >= 0
@@ -111,18 +112,15 @@ def _wait_ns(loop: cython.pointer[LoopC], internal: cython.bint) -> int64_t:
         or platform_atomic_load(cython.address(loop.stopping))
         or loop.signalled
     ):
-        return 0
-    wait: int64_t = loop.wait_max_ns
+        return loop.now_ns
     until: int64_t = timers_next(cython.address(loop.timers))
     if loop.report_ns < until:
         until = loop.report_ns
-    if until != INT64_MAX and until - loop.now_ns < wait:
-        wait = until - loop.now_ns
     if loop.lane_pending > 0:
-        tick: int64_t = _lanes_wait(loop)
-        if tick < wait:
-            wait = tick
-    return wait if wait > 0 else 0
+        rest: int64_t = _lanes_wait(loop)
+        if rest != INT64_MAX and loop.now_ns + rest < until:
+            until = loop.now_ns + rest
+    return until
 
 
 @cython.cfunc
@@ -183,15 +181,19 @@ def _sleep(loop: cython.pointer[LoopC], wait_ns: int64_t, timed: cython.bint, ex
 def _poll(loop: cython.pointer[LoopC], wait_cap_ns: int64_t) -> cython.void:
     """Step 2. Leaves what is ready in `ready`, and the present in `now_ns`."""
     internal: cython.bint = _internal_work(loop)
-    wait: int64_t = _wait_ns(loop, internal)
-    exact: cython.bint = wait < loop.wait_max_ns and wait <= wait_cap_ns
+    until: int64_t = _next_ns(loop, internal)
+    # A wait ends at an instant unless nothing will ever happen by itself and the caller is patient.
+    timed: cython.bint = until != INT64_MAX or wait_cap_ns < loop.wait_max_ns
+    wait: int64_t = loop.wait_max_ns if until == INT64_MAX else until - loop.now_ns
     count: cython.int
-    if wait > wait_cap_ns:
-        wait = wait_cap_ns
+    exact: cython.bint = until != INT64_MAX
+    if wait > loop.wait_max_ns or wait > wait_cap_ns:
+        wait = loop.wait_max_ns if loop.wait_max_ns < wait_cap_ns else wait_cap_ns
+        exact = False
     if internal and turn_skips_poll(loop):
         loop.probes.polls_skipped += 1
         return
-    count = _sleep(loop, wait, wait < loop.wait_max_ns, exact) if wait > 0 else _poll_now(loop, 0)
+    count = _sleep(loop, wait, timed, exact) if wait > 0 else _poll_now(loop, 0)
     loop.polled_ns = loop.now_ns
     if count < 0:
         # A signal interrupts a wait, and is looked for with the interpreter's help. All else is a failure.
@@ -202,6 +204,19 @@ def _poll(loop: cython.pointer[LoopC], wait_cap_ns: int64_t) -> cython.void:
         return
     histogram_add(cython.address(loop.probes.batch), count)
     loop.ready_count = count
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.inline
+def _ran(loop: cython.pointer[LoopC], fd: cython.int) -> cython.void:
+    """A native handler has returned. Looks at the clock when there are as many suspects as can be remembered."""
+    now: cython.pointer[SlowC] = cython.address(loop.probes.native_now)
+    now.fds[now.count] = fd
+    now.count += 1
+    if now.count >= SUSPECTS:
+        probes_mark_native(cython.address(loop.probes), clock_now(loop.clock))
 
 
 # ---- step 4: timers --------------------------------------------------------------------------------------------------
@@ -232,7 +247,7 @@ def _timers(loop: cython.pointer[LoopC]) -> cython.void:
             timers_fire(cython.address(loop.timers), identity, loop.now_ns, cython.address(item))
             loop.timers_run += 1
             cython.cast(native_timer_t, item.first)(loop, identity, item.second)
-            probes_ran_native(loop, -1)
+            _ran(loop, -1)
         else:
             loop.due[loop.due_count] = identity
             loop.due_count += 1
@@ -282,7 +297,7 @@ def _ready_one(loop: cython.pointer[LoopC], fd: cython.int, events: uint32_t) ->
         return
     answer: cython.int = one.native(loop, fd, events, one.context)
     loop.probes.ready_native += 1
-    probes_ran_native(loop, fd)
+    _ran(loop, fd)
     if answer == READY_AGAIN:
         # The handler may have done anything, also ended its registration or made the table move.
         one = registry_at(cython.address(loop.registry), fd)

@@ -282,6 +282,8 @@ cdef struct ProbesC:
     int stride              # handlers between two looks
     int since_mark
     SlowC now               # since the last look
+    PyObject* same          # the last handler of `now`, borrowed from there; NULL if it is empty
+    int same_fd
     SlowC slowest           # of this turn
     LongestC longest        # of all turns whose slowest handler was Python's
     SlowC native_now

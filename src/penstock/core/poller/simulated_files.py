@@ -18,6 +18,7 @@ from os import strerror
 from typing import Final, Protocol
 
 from penstock.core.poller.events import ERROR, HANGUP, READABLE, WRITABLE
+from penstock.core.poller.simulated_world import Schedule
 from penstock.limits import SIMULATED_BUFFER_BYTES_MAX, SIMULATED_PAGE_BYTES
 
 # A wake that concerns every kind of event. It reaches all watchers, since all are interested in errors.
@@ -203,16 +204,18 @@ class PipeReader(File):
     is free again when its last byte is read: so a pipe can be full with few bytes in it, and this decides readiness.
     """
 
-    __slots__ = ("pages", "pages_max", "start", "unread_bytes", "writer")
+    __slots__ = ("closed", "pages", "pages_max", "schedule", "start", "unread_bytes", "writer")
 
-    def __init__(self, buffer_bytes: int) -> None:
+    def __init__(self, schedule: Schedule, buffer_bytes: int) -> None:
         super().__init__()
+        self.schedule = schedule
         self.pages: deque[bytearray] = deque()
         self.pages_max = max(1, buffer_bytes // SIMULATED_PAGE_BYTES)
         # Where the first page's unread bytes begin.
         self.start = 0
         self.unread_bytes = 0
         self.writer: PipeWriter | None = None
+        self.closed = False
 
     def poll(self) -> int:
         return (READABLE if self.pages else 0) | (0 if self.writer else HANGUP)
@@ -269,43 +272,36 @@ class PipeReader(File):
         return done
 
     def release(self) -> None:
+        self.closed = True
+        self.schedule.lost_bytes += self.unread_bytes
         if self.writer:
-            writer, self.writer = self.writer, None
-            writer.reader = None
-            writer.left_full = self.full()
-            writer.wake(ANYTHING)
-        self.pages.clear()
+            self.writer.wake(ANYTHING)
 
 
 class PipeWriter(File):
-    """The end of a pipe that writes."""
+    """The end of a pipe that writes. The pages stay as they are when the reader has gone, and so does a full pipe."""
 
-    __slots__ = ("left_full", "reader")
+    __slots__ = ("reader",)
 
     def __init__(self, reader: PipeReader) -> None:
         super().__init__()
-        self.reader: PipeReader | None = reader
-        # A pipe that was full when its reader left stays so.
-        self.left_full = False
+        self.reader = reader
         reader.writer = self
 
     def poll(self) -> int:
-        if self.reader is None:
-            return ERROR if self.left_full else ERROR | WRITABLE
-        return 0 if self.reader.full() else WRITABLE
+        return (0 if self.reader.full() else WRITABLE) | (ERROR if self.reader.closed else 0)
 
     def arrived(self) -> int:
-        return self.reader.unread_bytes if self.reader else 0
+        return self.reader.unread_bytes
 
     def space(self) -> int:
-        reader = self.reader
-        return (reader.pages_max - len(reader.pages)) * SIMULATED_PAGE_BYTES if reader else 0
+        return (self.reader.pages_max - len(self.reader.pages)) * SIMULATED_PAGE_BYTES
 
     def write(self, data: bytes) -> int:
         if not data:
             return 0
         reader = self.reader
-        if reader is None:
+        if reader.closed:
             raise refusal(errno.EPIPE)
         size_bytes = reader.fill(data)
         # Linux wakes the reader even if nothing has fitted.
@@ -315,7 +311,5 @@ class PipeWriter(File):
         return size_bytes
 
     def release(self) -> None:
-        if self.reader:
-            reader, self.reader = self.reader, None
-            reader.writer = None
-            reader.wake(ANYTHING)
+        self.reader.writer = None
+        self.reader.wake(ANYTHING)

@@ -83,6 +83,11 @@ class SimulatedKernel:
         """The numbers in use, lowest first."""
         return tuple(sorted(self._table))
 
+    @property
+    def lost_bytes(self) -> int:
+        """Bytes that were written and that nobody will read any more: unread at a close, or sent after it."""
+        return self.schedule.lost_bytes
+
     # ---- the outside world
 
     def at(self, time_ns: int, action: Callable[..., object], *args: object) -> None:
@@ -199,7 +204,7 @@ class SimulatedKernel:
         """The reading and the writing end of a pipe, which has at least one page of buffer."""
         self.enter("pipe", None)
         self._room_for("pipe", 2)
-        reader = PipeReader(self._buffer_bytes(buffer_bytes))
+        reader = PipeReader(self.schedule, self._buffer_bytes(buffer_bytes))
         writer = PipeWriter(reader)
         return self._open(reader), self._open(writer)
 

@@ -87,7 +87,7 @@ class StreamSocket(File):
         return bool(self.shut & NO_READ)
 
     def arrived(self) -> int:
-        return self.mark if self.mark > 0 else self.unread_bytes
+        return self.mark if self.mark >= 0 else self.unread_bytes
 
     def space(self) -> int:
         return 0 if self.shut & NO_WRITE else max(0, self.buffer_bytes - self.held_bytes)
@@ -127,10 +127,11 @@ class StreamSocket(File):
         if len(data) > self.buffer_bytes - self.held_bytes:
             self._short_of_space()
             raise refusal(errno.EAGAIN)
-        self.write(data[:-1])
+        if self.shut or self.error or self.peer is None:
+            self._refuse_write()
         if self.peer:
-            self._pass(self.peer.arrive_urgent, bytes(data[-1:]))
-            self.held_bytes += 1
+            self._pass(self.peer.arrive_urgent, bytes(data))
+            self.held_bytes += len(data)
         return len(data)
 
     # ---- arriving
@@ -140,10 +141,13 @@ class StreamSocket(File):
         self.unread_bytes += len(data)
         self.wake(ARRIVAL)
 
-    def arrive_urgent(self, byte: bytes) -> None:
+    def arrive_urgent(self, data: bytes) -> None:
         if self.urgent:
             self._make_ordinary()
-        self.urgent = byte
+        if len(data) > 1:
+            self.queue.append(data[:-1])
+            self.unread_bytes += len(data) - 1
+        self.urgent = data[-1:]
         self.mark = self.unread_bytes
         self.wake(ARRIVAL)
 
@@ -185,10 +189,10 @@ class StreamSocket(File):
 
     def _pass_mark(self) -> None:
         """A read that begins at the mark skips the urgent byte, taken or not."""
-        urgent_bytes = len(self.urgent)
+        self.schedule.lost_bytes += len(self.urgent)
         self.mark, self.urgent = -1, b""
-        if self.peer and urgent_bytes:
-            self.peer.consumed(urgent_bytes, urgent_bytes)
+        if self.peer:
+            self.peer.consumed(1, 1)
 
     def _take(self, size_bytes: int) -> tuple[bytes, int]:
         """Return at most so many unread bytes, and the size of the messages that are read to their end thereby."""
@@ -215,15 +219,15 @@ class StreamSocket(File):
         if not self.urgent:
             raise refusal(errno.EINVAL)
         byte, self.urgent = self.urgent, b""
-        if self.peer:
-            self.peer.consumed(1, 1)
         return byte
 
     # ---- ending
 
     def _forget_arrived(self) -> None:
-        read_bytes = self.unread_bytes + len(self.urgent)
-        message_bytes = sum(map(len, self.queue)) + len(self.urgent)
+        marked_bytes = int(self.mark >= 0)
+        read_bytes = self.unread_bytes + marked_bytes
+        message_bytes = sum(map(len, self.queue)) + marked_bytes
+        self.schedule.lost_bytes += self.unread_bytes + len(self.urgent)
         self.queue.clear()
         self.start = self.unread_bytes = 0
         self.mark, self.urgent = -1, b""
@@ -256,6 +260,9 @@ class LocalSocket(StreamSocket):
             events |= PRIORITY
         return events
 
+    def arrived(self) -> int:
+        return self.unread_bytes + len(self.urgent)
+
     def _refuse_write(self) -> None:
         if self.shut & NO_WRITE:
             raise refusal(errno.EPIPE)
@@ -272,7 +279,9 @@ class LocalSocket(StreamSocket):
     def arrive(self, data: bytes) -> None:
         if not self.dead:
             super().arrive(data)
-        elif self.peer:
+            return
+        self.schedule.lost_bytes += len(data)
+        if self.peer:
             self.peer.consumed(len(data), len(data))
 
     def consumed(self, read_bytes: int, message_bytes: int) -> None:

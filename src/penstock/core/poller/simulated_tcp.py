@@ -111,10 +111,22 @@ class TcpSocket(StreamSocket):
     def arrive(self, data: bytes) -> None:
         if self._may_arrive():
             super().arrive(data)
+        else:
+            self.schedule.lost_bytes += len(data)
 
-    def arrive_urgent(self, byte: bytes) -> None:
+    def arrive_urgent(self, data: bytes) -> None:
+        if not self.closed and not self.dead and self.shut == NEITHER:
+            # Linux looks at the urgent byte before it finds out that it takes no more bytes.
+            self.urgent = data[-1:]
         if self._may_arrive():
-            super().arrive_urgent(byte)
+            super().arrive_urgent(data)
+        else:
+            self.schedule.lost_bytes += len(data)
+
+    def read_urgent(self) -> bytes:
+        if self.urgent and self.closed and not self.finished:
+            raise refusal(errno.ENOTCONN)
+        return super().read_urgent()
 
     def consumed(self, read_bytes: int, message_bytes: int) -> None:
         self.held_bytes -= read_bytes
@@ -143,6 +155,9 @@ class TcpSocket(StreamSocket):
         if halves is None:
             raise refusal(errno.EINVAL)
         if self.closed:
+            # Refused, but not without effect: Linux wakes those who wait for a hang-up.
+            self.shut |= halves
+            self.wake(ANYTHING)
             raise refusal(errno.ENOTCONN)
         if self.connecting:
             self._abandon()
@@ -177,7 +192,8 @@ class TcpSocket(StreamSocket):
         self.connecting = False
         if self.closed or self.peer is None:
             return
-        if self.queue or self.urgent:
+        # An urgent byte that was taken is unread all the same, until a read has passed its place.
+        if self.queue or self.mark >= 0:
             self.closed = True
             self._pass(self.peer.reset_arrives)
         elif not self.shut & NO_WRITE:
@@ -189,17 +205,18 @@ class TcpSocket(StreamSocket):
 class Listener(File):
     """A listening TCP socket: connections wait here until they are accepted."""
 
-    __slots__ = ("backlog", "listening", "waiting")
+    __slots__ = ("backlog", "listening", "shut", "waiting")
 
     def __init__(self, backlog: int) -> None:
         super().__init__()
         self.backlog = backlog
         self.listening = True
+        self.shut = 0
         self.waiting: deque[TcpSocket] = deque()
 
     def poll(self) -> int:
         if not self.listening:
-            return WRITABLE | HANGUP
+            return WRITABLE | HANGUP | (READABLE if self.shut & NO_READ else 0)
         return READABLE if self.waiting else 0
 
     @property
@@ -228,19 +245,25 @@ class Listener(File):
         return self.waiting.popleft()
 
     def read(self, size_bytes: int) -> bytes:
+        if self.shut & NO_READ:
+            return b""
         raise refusal(errno.ENOTCONN)
 
     def write(self, data: bytes) -> int:
         raise refusal(errno.EPIPE)
 
     def shutdown(self, how: int) -> None:
-        if how not in HALVES:
+        halves = HALVES.get(how)
+        if halves is None:
             raise refusal(errno.EINVAL)
-        if not self.listening:
-            raise refusal(errno.ENOTCONN)
-        if HALVES[how] & NO_READ:
+        was_listening = self.listening
+        if not was_listening:
+            self.shut |= halves
+        elif halves & NO_READ:
             self.release()
-            self.wake(ANYTHING)
+        self.wake(ANYTHING)
+        if not was_listening:
+            raise refusal(errno.ENOTCONN)
 
     def take_error(self) -> int:
         return 0

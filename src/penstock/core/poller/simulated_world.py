@@ -26,7 +26,7 @@ class Schedule:
     often somebody looks.
     """
 
-    __slots__ = ("_clock", "_heap", "_instant_ns", "_running", "_sequence", "errors", "ran")
+    __slots__ = ("_clock", "_heap", "_instant_ns", "_running", "_sequence", "errors", "lost_bytes", "ran")
 
     def __init__(self, clock: ManualClock) -> None:
         self._clock = clock
@@ -38,6 +38,8 @@ class Schedule:
         # is no failure of whoever waits inside.
         self.ran = 0
         self.errors: Counter[str] = Counter()
+        # Bytes that were sent and that nobody will read any more: counted here, where all files can reach it.
+        self.lost_bytes = 0
 
     def __len__(self) -> int:
         return len(self._heap)
