@@ -263,3 +263,42 @@ SIMULATED_FAULTS_MAX = 65_536
 # Scheduled actions that one call may run. A simulated day of ten actions a second has 864,000; an action that schedules
 # itself for the same instant is found out after some seconds.
 SIMULATED_ACTIONS_PER_CALL_MAX = 16_777_216
+
+# ---- timed programs --------------------------------------------------------------------------------------------------
+
+# Reactors and reactions of one program. The queue of reactions is a bitmap that is read once per tag.
+REACTORS_MAX = 100_000
+REACTIONS_MAX = 262_144
+
+# Ports of one multiport, and reactors of one bank.
+MULTIPORT_WIDTH_MAX = 65_536
+
+# Events that may be pending in one logical action (24 bytes each): a reaction that schedules more than it handles is a
+# mistake that should be seen before it has taken the machine's memory.
+ACTION_CAPACITY = 65_536
+ACTION_CAPACITY_MAX = 16_777_216
+
+# Events that may be pending in one physical action. What comes from outside comes without asking.
+PHYSICAL_ACTION_CAPACITY = 1_024
+
+# Events under way in one connection with `after`, and pending in one input of the whole program.
+DELAY_CAPACITY = 65_536
+INPUT_CAPACITY = 65_536
+
+# System events that may be queued: those of a few hundred federates at once.
+SYSTEM_EVENTS_MAX = 4_096
+
+# Events scheduled by other threads that wait to be taken over by the scheduler's lane.
+TIMED_ARRIVALS_CAPACITY = 4_096
+
+# Reactions (or tags) that a timed program runs in one turn of the loop: about a millisecond of small reactions.
+TIMED_REACTIONS_PER_TURN = 4_096
+
+# Entries that a trace keeps; the oldest are dropped and counted.
+TRACE_CAPACITY = 1_000_000
+
+# Lines of a record that a replay accepts.
+RECORD_LINES_MAX = 10_000_000
+
+# How much faster than physical time a program may be asked to run.
+TIMED_SPEED_MAX = 1_000_000
