@@ -37,6 +37,7 @@ cdef class Dispatch:
     cdef int _dispatch(self) except -1
     cdef int _settle(self, PyObject* answer, PyObject* handler, int fd, str step) except -1
     cdef int _contain(self, object handler, str step) except -1
+    cdef int _report(self, object error, object handler, str step) except -1
     cdef int _run_signals(self) except -1
     cdef int _run_inbox(self) except -1
     cdef int _arrive(self, Lane lane, PyObject* event) except -1

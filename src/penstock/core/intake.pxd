@@ -26,7 +26,7 @@ cdef class Intake(Dispatch):
         self, int fd, uint32_t interest, bint edge, object callback, native_ready_t handler, void* context
     ) except -1
     cdef int _refuse(self, int fd, int number, bint edge) except -1
-    cdef int _end_registration(self, int fd) except -1
+    cdef object _retire(self, int fd)
     cdef uint64_t _start(
         self, int64_t delay_ns, int64_t period_ns, void* first, void* second, bint native
     ) except? 0
