@@ -108,7 +108,7 @@ class Reactor:
 
     # ---- descriptors -------------------------------------------------------------------------------------------------
 
-    def register(self, fd, events: int, callback, edge: bool = False):
+    def register(self, fd, events, callback, edge=False):
         """Have `callback(fd, events)` called whenever the descriptor is ready.
 
         Registering a number again begins a new life: the old callback is never called again. With `edge` it is called
@@ -120,7 +120,7 @@ class Reactor:
         _callable(callback)
         self.loop.register_python(number, interest, callback, edge)
 
-    def modify(self, fd, events: int):
+    def modify(self, fd, events):
         """Ask for other events of a registered descriptor."""
         self.loop.check()
         self.loop.modify_fd(_number(fd), _interest(events))
@@ -183,13 +183,13 @@ class Reactor:
 
     def lane(
         self,
-        name: str,
+        name,
         handler,
         *,
-        capacity: int = limits.LANE_CAPACITY,
-        overflow: str = "drop-oldest",
+        capacity=limits.LANE_CAPACITY,
+        overflow="drop-oldest",
         budget=limits.LANE_BUDGET,
-        priority: int = 0,
+        priority=0,
         merge=None,
     ):
         """Make a lane: a bounded queue whose events `handler(event)` gets, up to the budget of each turn or tick.
@@ -230,7 +230,7 @@ class Reactor:
 
     # ---- signals -----------------------------------------------------------------------------------------------------
 
-    def add_signal(self, number: int, callback, *args):
+    def add_signal(self, number, callback, *args):
         """Have `callback(*args)` called in the turn after that signal has arrived; several arrivals may become one
         call.
 

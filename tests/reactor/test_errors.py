@@ -143,7 +143,7 @@ def test_a_mistake_is_named_at_the_call(plain: Make, name: str) -> None:
     with pytest.raises(UsageError) as caught:
         call(reactor)
     assert isinstance(caught.value, (PenstockError, ValueError))
-    assert re.match(wanted.replace("**", r"\*\*").replace(r"**31", r"**31"), str(caught.value)), str(caught.value)
+    assert re.match(wanted.replace("**", r"\*\*"), str(caught.value)), str(caught.value)
     assert isinstance(caught.value, BadDescriptor) == str(caught.value).startswith("descriptor")
     # And nothing has happened.
     assert reactor.run_once(0) == 0
@@ -322,9 +322,7 @@ def test_the_hook_is_told_which_handler_failed_in_which_step(make: Make, pipe: P
     reactor.defer_threadsafe(failing("inbox"))
     reactor.post(reactor.lane("lane", failing("lane")), 1)
     assert reactor.run_once(0) == 5
-    assert [str(report.error) for report in reports] == [
-        *("'inbox'", "'timer'", "'readiness'", "'deferred'", "'lane'"),
-    ]
+    assert [str(report.error) for report in reports] == ["inbox", "timer", "readiness", "deferred", "lane"]
     assert [report.step for report in reports] == ["inbox", "timer", "readiness", "deferred", "lane"]
     assert {report.handler for report in reports} == {"tests.reactor.test_errors.failing.<locals>.fails"}
     assert {report.loop for report in reports} == {"mine"}

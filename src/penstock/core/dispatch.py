@@ -394,7 +394,7 @@ class Dispatch:
         """Step 8: every lane up to its budget, by priority; what is offered meanwhile waits for the next turn."""
         loop: cython.pointer[LoopC] = cython.address(self.c)
         lane: Lane
-        lanes: list = self.lanes
+        lanes: tuple = self.lanes
         self.lanes_running = True
         try:
             for lane in lanes:
@@ -538,7 +538,7 @@ class Dispatch:
         excess: int64_t = cython.cast(int64_t, parting) - self.policy.lanes_max
         if excess > 0:
             stay = [lane for lane in stay if not lane.closed] + [lane for lane in stay if lane.closed][excess:]
-        self.lanes = sorted(stay, key=lambda lane: -lane.priority)
+        self.lanes = tuple(sorted(stay, key=lambda lane: -lane.priority))
         for lane in self.lanes:
             if not lane.c.closed:
                 self.c.lanes[index] = cython.address(lane.c)

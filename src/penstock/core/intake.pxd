@@ -1,11 +1,9 @@
-cimport cython
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from penstock.core.dispatch cimport Dispatch
 from penstock.core.lane cimport Lane
 from penstock.core.types cimport native_ready_t, native_timer_t
 
-@cython.no_gc_clear
 cdef class Intake(Dispatch):
     cdef int register_python(self, int fd, uint32_t interest, object callback, bint edge) except -1
     cdef int register_native(

@@ -8,6 +8,7 @@ This file must not know when anything runs: that is dispatch.py. Who may call is
 """
 
 import os
+import weakref
 
 import cython
 from cython.cimports.cpython.ref import (
@@ -105,9 +106,10 @@ class Intake(Dispatch):
         one: cython.pointer[RegistrationC] = registry_at(cython.address(loop.registry), fd)
         former = None
         again: cython.bint = one != cython.NULL
-        if again:
-            # Let go of last, because its destructor may do anything, also register this very number.
-            former = self._retire(fd)
+        while registry_at(cython.address(loop.registry), fd) != cython.NULL:
+            # Let go of last, because its destructor may do anything, also register this very number; as may the
+            # completion of a native one, which is called here.
+            former = (former, self._retire(fd))
             loop.registry.replaced += 1
         one = registry_open(cython.address(loop.registry), fd)
         if one == cython.NULL:
@@ -301,16 +303,16 @@ class Intake(Dispatch):
                 limit="lanes_max",
                 capacity=self.policy.lanes_max,
             )
-        lane.owner = self
+        lane.owner = weakref.ref(self)
         lane.c.pending = cython.address(self.c.lane_pending)
         lane.c.drops = cython.address(self.c.drops)
         self.c.lane_pending += ring_size(cython.address(lane.c.ring))
-        # A new list: the step that may be running goes through the old one.
-        self.lanes = [*self.lanes, lane]
+        # A new tuple: the step that may be running goes through the old one.
+        self.lanes = (*self.lanes, lane)
         self._order_lanes()
         return lane
 
-    def find_lane(self, name: str):
+    def find_lane(self, name):
         """The open lane of that name."""
         for lane in self.lanes:
             if lane.name == name and not lane.closed:

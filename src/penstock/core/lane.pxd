@@ -33,7 +33,7 @@ cdef class Lane:
     cdef readonly str name
     cdef readonly object handler
     cdef readonly object merge
-    cdef object owner
+    cdef object owner       # a weak reference to its loop, or None
     cdef int offer_object(self, object item) except -1
     cdef object shut(self)
     cdef int _own(self) except -1

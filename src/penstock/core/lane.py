@@ -156,13 +156,13 @@ class Lane:
 
     def __init__(
         self,
-        name: str,
+        name,
         handler=None,
         *,
-        capacity: int = limits.LANE_CAPACITY,
-        overflow: str = "drop-oldest",
+        capacity=limits.LANE_CAPACITY,
+        overflow="drop-oldest",
         budget=limits.LANE_BUDGET,
-        priority: int = 0,
+        priority=0,
         merge=None,
     ):
         _check_name(name)
@@ -232,7 +232,7 @@ class Lane:
         return _OUTCOMES[self.offer_object(item)]
 
     def _own(self):
-        if self.owner is not None:
+        if self.owner is not None and self.owner() is not None:
             raise UsageError(f"lane {self.name!r} belongs to a loop; post to it, and let the loop run its events")
         return 0
 
@@ -260,8 +260,9 @@ class Lane:
         """
         if self.c.closed:
             return 0
-        if self.owner is not None:
-            self.owner.closing_lane(self)
+        loop = None if self.owner is None else self.owner()
+        if loop is not None:
+            loop.closing_lane(self)
         return self.shut()
 
     def shut(self):

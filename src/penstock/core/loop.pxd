@@ -6,7 +6,6 @@ from penstock.core.intake cimport Intake
 from penstock.core.lane cimport Lane
 from penstock.core.types cimport native_ready_t
 
-@cython.no_gc_clear
 cdef class Loop(Intake):
     cdef int check(self) except -1
     cdef int check_elsewhere(self) except -1

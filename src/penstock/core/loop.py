@@ -12,6 +12,7 @@ This file must not know a programming model or a protocol.
 import os
 
 import cython
+from cython.cimports.cpython.object import PyTypeObject
 from cython.cimports.cpython.ref import (
     Py_DECREF,
     Py_INCREF,
@@ -184,7 +185,7 @@ class Loop(Intake):
             raise UsageError("a simulated poller moves a clock: give the loop the ManualClock of its kernel")
         self.on_error = on_error
         self.on_drop = on_drop
-        self.lanes = []
+        self.lanes = ()
         self.reported = {}
         self.attached = {}
         self.signals = Signals(self.name)
@@ -481,6 +482,11 @@ class Loop(Intake):
     def __repr__(self):
         state = "closed" if self.c.closed else "running" if self.running else "ready"
         return f"<Loop {self.name!r} on {self.poller.name}, {state}>"
+
+
+# A loop's attributes must be there until its destructor has run, also when the collector finds it in a cycle: it may
+# not take them away one by one. (The directive `no_gc_clear` says so for classes that are not declared in a .pxd.)
+cython.cast(cython.pointer[PyTypeObject], cython.cast(cython.p_void, Loop)).tp_clear = cython.NULL
 
 
 @cython.cfunc
