@@ -104,7 +104,7 @@ class Intake(Dispatch):
     ):
         loop: cython.pointer[LoopC] = cython.address(self.c)
         one: cython.pointer[RegistrationC] = registry_at(cython.address(loop.registry), fd)
-        former = None
+        former: object = None
         again: cython.bint = one != cython.NULL
         while registry_at(cython.address(loop.registry), fd) != cython.NULL:
             # Let go of last, because its destructor may do anything, also register this very number; as may the
