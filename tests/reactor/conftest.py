@@ -155,6 +155,10 @@ def spawn(keep: contextlib.ExitStack) -> Callable[..., threading.Thread]:
     return start
 
 
+def ignore(*_: object) -> None:
+    """Be called, and do nothing."""
+
+
 def join(thread: threading.Thread) -> None:
     """Wait for the end of a thread."""
     thread.join(DEADLINE_S)

@@ -13,6 +13,7 @@ import pytest
 from penstock import READABLE, Budget, DropReport, ManualClock, Overflow, Reactor
 from penstock.stats import HistogramStats
 from penstock.testing.native import Counter, NativeTimer
+from tests.reactor.conftest import ignore
 
 Make = Callable[..., Reactor]
 Pipe = Callable[[], tuple[int, int]]
@@ -32,7 +33,7 @@ MS = 1_000_000
         ("coalesce", "coalesced"),
     ],
 )
-def test_the_books_of_a_lane(make: Make, overflow: str, counter: str) -> None:
+def test_the_books_of_a_lane(make: Make, overflow: Any, counter: str) -> None:
     reactor = make()
     lane = reactor.lane("lane", int, capacity=4, overflow=overflow, budget=3)
     for number in range(7):
@@ -333,9 +334,9 @@ def test_registrations_are_counted(make: Make, pair: Callable[[], tuple[socket.s
     reactor = make()
     ends = [end for _ in range(3) for end in pair()]
     for end in ends:
-        reactor.register(end, READABLE, int)
+        reactor.register(end, READABLE, ignore)
     for end in ends[:4]:
         reactor.deregister(end)
-    reactor.register(ends[5], READABLE, int)
+    reactor.register(ends[5], READABLE, ignore)
     stats = reactor.stats()
     assert (stats.registered, stats.registered_high_water, stats.registrations) == (2, 6, 7)

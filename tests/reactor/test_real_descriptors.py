@@ -147,7 +147,7 @@ def test_a_burst_of_100_connections_between_two_polls(
 
 @pytest.mark.parametrize("also_close", [True, False])
 def test_two_are_ready_and_one_closes_the_other(reactor: Reactor, pipe: Pipe, also_close: bool) -> None:
-    readers = []
+    readers: list[int] = []
     called: list[int] = []
 
     def close_the_other(fd: int, events: int) -> None:
@@ -169,7 +169,7 @@ def test_two_are_ready_and_one_closes_the_other(reactor: Reactor, pipe: Pipe, al
 
 def test_an_event_never_reaches_the_next_owner_of_a_number(reactor: Reactor, pipe: Pipe) -> None:
     fresh = Calls()
-    readers = []
+    readers: list[int] = []
     quiet, _ = pipe()
 
     def reuse_the_other(fd: int, events: int) -> None:
@@ -191,7 +191,7 @@ def test_an_event_never_reaches_the_next_owner_of_a_number(reactor: Reactor, pip
 
 
 def test_interest_that_is_lost_in_the_batch_is_not_served(reactor: Reactor, pipe: Pipe) -> None:
-    readers = []
+    readers: list[int] = []
     called: list[int] = []
 
     def silence_the_other(fd: int, events: int) -> None:

@@ -40,7 +40,12 @@ def send_in_run(reactor: Reactor, number: int, spawn: Spawn) -> threading.Thread
     assert main is not None
     running = threading.Event()
     reactor.defer(running.set)
-    return spawn(lambda: running.wait(DEADLINE_S) and signal.pthread_kill(main, number))
+
+    def send_once() -> None:
+        running.wait(DEADLINE_S)
+        signal.pthread_kill(main, number)
+
+    return spawn(send_once)
 
 
 def test_a_callback_runs_with_its_arguments(reactor: Reactor) -> None:
@@ -135,10 +140,10 @@ def test_keyboard_interrupt_leaves_the_run(reactor: Reactor, spawn: Spawn) -> No
 def test_an_exception_of_the_callback_is_contained(make: Make) -> None:
     reports: list[str] = []
     reactor = make(on_error=lambda report: reports.append(f"{report.step}: {report.error!r}"))
-    reactor.add_signal(signal.SIGUSR1, lambda: [].index(1))
+    reactor.add_signal(signal.SIGUSR1, ["nothing"].index, "something")
     send()
     reactor.run_once(0)
-    assert reports == ["signal: ValueError('1 is not in list')"]
+    assert reports == ["signal: ValueError(\"'something' is not in list\")"]
 
 
 def test_what_handled_a_signal_before_is_put_back(make: Make) -> None:

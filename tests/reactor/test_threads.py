@@ -20,7 +20,7 @@ from penstock import (
     UsageError,
     WrongThread,
 )
-from tests.reactor.conftest import DEADLINE_S, join
+from tests.reactor.conftest import DEADLINE_S, ignore, join
 
 Make = Callable[..., Reactor]
 Spawn = Callable[..., threading.Thread]
@@ -76,7 +76,7 @@ def calls_of_the_owner(reactor: Reactor, fd: int) -> dict[str, Callable[[], obje
     timer = reactor.set_timeout(60, int)
     lane = reactor.lane("lane", int)
     return {
-        "register": lambda: reactor.register(fd, READABLE, int),
+        "register": lambda: reactor.register(fd, READABLE, ignore),
         "modify": lambda: reactor.modify(fd, READABLE),
         "deregister": lambda: reactor.deregister(fd),
         "is_registered": lambda: reactor.is_registered(fd),
@@ -143,7 +143,7 @@ def test_stop_from_another_thread(reactor: Reactor, spawn: Spawn) -> None:
 
 def test_an_idle_loop_sleeps(reactor: Reactor, pipe: Callable[[], tuple[int, int]], spawn: Spawn) -> None:
     reader, _ = pipe()
-    reactor.register(reader, READABLE, int)
+    reactor.register(reader, READABLE, ignore)
     reactor.set_timeout(3_000, int)
     reactor.lane("lane", int)
     # A second of real time, in which nothing is to happen.
@@ -188,13 +188,14 @@ def test_wake_ups_are_coalesced(reactor: Reactor, spawn: Spawn) -> None:
     assert reactor.stats().wakes == 0
     reactor.run_once(0)
 
-    def post(burst: int) -> None:
+    def post(burst: int) -> object:
         for number in range(burst):
             reactor.defer_threadsafe(seen.append, number)
         reactor.defer_threadsafe(reactor.stop)
+        return None
 
     asleep = threading.Event()
-    worker = spawn(lambda: (asleep.wait(DEADLINE_S), post(1_000)))
+    worker = spawn(lambda: asleep.wait(DEADLINE_S) and post(1_000))
     reactor.set_timeout(0, asleep.set)
     reactor.run()
     join(worker)
