@@ -1,4 +1,4 @@
-# cython: language_level=3
+# cython: language_level=3, nonecheck=True
 """The callback API: descriptors, timers, deferred tasks, lanes and signals on one loop.
 
 This file checks what a program says, and says what is wrong with it; everything else is the kernel's. It must not
@@ -48,10 +48,15 @@ def _nanoseconds(what: str, seconds) -> int64_t:
 @cython.exceptval(-1, check=False)
 def _number(fd) -> cython.int:
     """A descriptor's number, from a number or from an object with `fileno()`."""
+    if isinstance(fd, bool):
+        raise BadDescriptor(f"descriptor is {fd!r}; give a number, or an object with fileno()")
     if not isinstance(fd, int):
         if not hasattr(fd, "fileno"):
             raise BadDescriptor(f"descriptor is {fd!r}; give a number, or an object with fileno()")
-        fd = fd.fileno()
+        told = fd.fileno()
+        if isinstance(told, bool) or not isinstance(told, int):
+            raise BadDescriptor(f"descriptor is {fd!r}, whose fileno() is {told!r}; it must be a number")
+        fd = told
     if fd < 0:
         raise BadDescriptor(f"descriptor {fd} is negative: it is closed, or was never open")
     if fd > 0x7FFFFFFF:
@@ -63,14 +68,14 @@ def _number(fd) -> cython.int:
 @cython.exceptval(-1, check=False)
 def _interest(events) -> cython.int:
     """The events that a registration asks for."""
-    bits: cython.longlong
-    if not isinstance(events, int):
+    bits: cython.int
+    if isinstance(events, bool) or not isinstance(events, int):
         raise UsageError(f"events is {events!r}; give READABLE, WRITABLE or both")
-    bits = events
     # Errors and hang-ups are reported anyhow; to ask for them is no mistake.
-    if bits < 0 or bits & ~(_INTEREST_MAX | _REPORTED):
+    if not 0 <= events <= (_INTEREST_MAX | _REPORTED):
         raise UsageError(f"events is {events:#x}, which has unknown bits; give READABLE (1), WRITABLE (2) or both")
-    return cython.cast(cython.int, bits & _INTEREST_MAX)
+    bits = events
+    return bits & cython.cast(cython.int, _INTEREST_MAX)
 
 
 @cython.cfunc
@@ -103,7 +108,7 @@ class Reactor:
 
     # ---- descriptors -------------------------------------------------------------------------------------------------
 
-    def register(self, fd, events: int, callback, edge: bool = False):
+    def register(self, fd, events, callback, edge=False):
         """Have `callback(fd, events)` called whenever the descriptor is ready.
 
         Registering a number again begins a new life: the old callback is never called again. With `edge` it is called
@@ -115,7 +120,7 @@ class Reactor:
         _callable(callback)
         self.loop.register_python(number, interest, callback, edge)
 
-    def modify(self, fd, events: int):
+    def modify(self, fd, events):
         """Ask for other events of a registered descriptor."""
         self.loop.check()
         self.loop.modify_fd(_number(fd), _interest(events))
@@ -178,13 +183,13 @@ class Reactor:
 
     def lane(
         self,
-        name: str,
+        name,
         handler,
         *,
-        capacity: int = limits.LANE_CAPACITY,
-        overflow: str = "drop-oldest",
+        capacity=limits.LANE_CAPACITY,
+        overflow="drop-oldest",
         budget=limits.LANE_BUDGET,
-        priority: int = 0,
+        priority=0,
         merge=None,
     ):
         """Make a lane: a bounded queue whose events `handler(event)` gets, up to the budget of each turn or tick.
@@ -213,6 +218,7 @@ class Reactor:
         Raises Overflow if the inbox is full. If the lane blocks, the calling thread waits for a place in it, at most
         `timeout` seconds (by default the policy's `block_timeout_ns`); then Overflow is raised.
         """
+        self.loop.check_elsewhere()
         target: Lane = lane if isinstance(lane, Lane) else self.loop.find_lane(lane)
         wait_ns: int64_t = self.loop.policy.block_timeout_ns if timeout is None else _nanoseconds("timeout", timeout)
         self.loop.post_threadsafe(target, event, wait_ns)
@@ -224,7 +230,7 @@ class Reactor:
 
     # ---- signals -----------------------------------------------------------------------------------------------------
 
-    def add_signal(self, number: int, callback, *args):
+    def add_signal(self, number, callback, *args):
         """Have `callback(*args)` called in the turn after that signal has arrived; several arrivals may become one
         call.
 

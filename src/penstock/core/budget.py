@@ -65,7 +65,7 @@ class Budget:
     when the budget is spent: "keep" leaves it for the next refill, "drop" drops and counts it.
     """
 
-    def __init__(self, limit: int, per: str = "turn", *, unit: str = "work", denied: str = "keep"):
+    def __init__(self, limit, per="turn", *, unit="work", denied="keep"):
         if isinstance(limit, bool) or not isinstance(limit, int):
             raise UsageError(f"a budget of {limit!r}: give a whole number")
         if limit < 0:

@@ -1,4 +1,3 @@
-cimport cython
 from cpython.ref cimport PyObject
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
@@ -9,7 +8,6 @@ from penstock.core.types cimport LoopC
 
 cdef PyObject* _call(PyObject* callback, PyObject* args) noexcept
 
-@cython.no_gc_clear
 cdef class Dispatch:
     cdef LoopC c
     cdef readonly str name
@@ -21,7 +19,7 @@ cdef class Dispatch:
     cdef readonly dict attached  # what rooms above keep with the loop, each under its own name
     cdef object on_drop
     cdef object reported
-    cdef list lanes
+    cdef tuple lanes        # which no collector empties; replaced as a whole
     cdef bint lanes_changed
     cdef bint lanes_running
     cdef uint64_t ran_python    # readiness callbacks of this turn
@@ -37,6 +35,7 @@ cdef class Dispatch:
     cdef int _dispatch(self) except -1
     cdef int _settle(self, PyObject* answer, PyObject* handler, int fd, str step) except -1
     cdef int _contain(self, object handler, str step) except -1
+    cdef int _report(self, object error, object handler, str step) except -1
     cdef int _run_signals(self) except -1
     cdef int _run_inbox(self) except -1
     cdef int _arrive(self, Lane lane, PyObject* event) except -1

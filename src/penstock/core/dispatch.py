@@ -52,6 +52,7 @@ from cython.cimports.penstock.core.lane import (
     OVERFLOW_BLOCK,
     Lane,
     lane_drop_denied,
+    lane_dropped,
     lane_ok,
     lane_take,
 )
@@ -112,6 +113,7 @@ from penstock.core.names import (
 )
 from penstock.errors import (
     BadDescriptor,
+    ForkedLoop,
     InvariantBroken,
 )
 from penstock.stats import (
@@ -184,7 +186,7 @@ class Dispatch:
         turn_account(loop, end_ns)
         if loop.drops != self.reported_drops and self.on_drop is not None and loop.report_ns == INT64_MAX:
             due: int64_t = self.last_report_ns + limits.REPORT_PERIOD_NS
-            loop.report_ns = due if self.last_report_ns and due > end_ns else end_ns
+            loop.report_ns = due if due > end_ns else end_ns
         if loop.broken:
             self._raise_noted()
         return 0
@@ -220,6 +222,9 @@ class Dispatch:
             Py_XDECREF(answer)
         else:
             self._contain(cython.cast(object, handler), step)
+        if self.c.forks != self.c.fork_count[0]:
+            # This handler has forked, and this is the child: the rest of the batch is the parent's.
+            raise ForkedLoop(f"{self.name} was made before a fork; make a new loop in the child process")
         probes: cython.pointer[ProbesC] = cython.address(self.c.probes)
         if probes.same == handler and probes.same_fd == fd and probes.since_mark + 1 < probes.stride:
             # Another run of the same one, and the clock is not due to be looked at: what probes_ran would do.
@@ -232,12 +237,16 @@ class Dispatch:
         """A handler has raised: report it and go on, unless it is one of the three that leave `run`."""
         try:
             _reraise()
-        except (KeyboardInterrupt, SystemExit, InvariantBroken):
-            raise
         except BaseException as error:
-            self.c.probes.errors += 1
-            report = ErrorReport(error, name_of(handler), step, self.name)
-            report_error(self.on_error, report, self.reported, self.c.now_ns)
+            self._report(error, handler, step)
+        return 0
+
+    def _report(self, error, handler, step: str):
+        if isinstance(error, (KeyboardInterrupt, SystemExit, InvariantBroken)):
+            raise error
+        self.c.probes.errors += 1
+        report = ErrorReport(error, name_of(handler), step, self.name)
+        report_error(self.on_error, report, self.reported, self.c.now_ns)
         return 0
 
     def _run_signals(self):
@@ -287,7 +296,14 @@ class Dispatch:
             lane.c.dropped_closed += 1
             self.c.drops += 1
         else:
-            lane.offer_object(cython.cast(object, event))
+            try:
+                lane.offer_object(cython.cast(object, event))
+            except BaseException as error:
+                # Its function that merges has failed: the event is lost, and counted.
+                lane.c.offered += 1
+                lane.c.rejected += 1
+                self.c.drops += 1
+                self._report(error, lane.merge, "inbox")
         if lane.c.overflow == OVERFLOW_BLOCK:
             inbox_arrived(cython.address(self.c.inbox), cython.address(lane.c))
         return 0
@@ -378,7 +394,7 @@ class Dispatch:
         """Step 8: every lane up to its budget, by priority; what is offered meanwhile waits for the next turn."""
         loop: cython.pointer[LoopC] = cython.address(self.c)
         lane: Lane
-        lanes: list = self.lanes
+        lanes: tuple = self.lanes
         self.lanes_running = True
         try:
             for lane in lanes:
@@ -484,16 +500,10 @@ class Dispatch:
         self.last_report_ns = self.c.now_ns
         self.reported_drops = self.c.drops
         for lane in self.lanes:
-            before = self.reported.get(lane.name, 0)
-            dropped = (
-                lane.c.dropped_oldest
-                + lane.c.dropped_newest
-                + lane.c.dropped_denied
-                + lane.c.dropped_closed
-                + lane.c.rejected
-            )
+            before: uint64_t = lane.c.reported
+            dropped: uint64_t = lane_dropped(cython.address(lane.c))
             if dropped != before and self.on_drop is not None:
-                self.reported[lane.name] = dropped
+                lane.c.reported = dropped
                 report = DropReport(self.name, lane.name, lane.overflow, dropped - before, dropped, lane.capacity)
                 try:
                     self.on_drop(report)
@@ -513,14 +523,26 @@ class Dispatch:
         if self.lanes_running:
             self.lanes_changed = True
             return 0
+        stay = []
+        parting: uint32_t = 0
         for lane in self.lanes:
             if lane.c.closed:
                 lane.c.pending = cython.address(lane.c.own_pending)
                 lane.c.drops = cython.address(lane.c.own_drops)
-        self.lanes = sorted([lane for lane in self.lanes if not lane.closed], key=lambda lane: -lane.priority)
+                lane.owner = None
+                # What it dropped must still be told; if many go at once, the oldest are only counted.
+                if self.on_drop is None or lane.c.reported == lane_dropped(cython.address(lane.c)):
+                    continue
+                parting += 1
+            stay.append(lane)
+        excess: int64_t = cython.cast(int64_t, parting) - self.policy.lanes_max
+        if excess > 0:
+            stay = [lane for lane in stay if not lane.closed] + [lane for lane in stay if lane.closed][excess:]
+        self.lanes = tuple(sorted(stay, key=lambda lane: -lane.priority))
         for lane in self.lanes:
-            self.c.lanes[index] = cython.address(lane.c)
-            index += 1
+            if not lane.c.closed:
+                self.c.lanes[index] = cython.address(lane.c)
+                index += 1
         self.c.lane_count = index
         self.lanes_changed = False
         return 0

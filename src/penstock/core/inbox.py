@@ -77,6 +77,14 @@ def _lane_full(lane: cython.pointer[LaneC]) -> cython.bint:
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
+@cython.inline
+def _no_place(inbox: cython.pointer[InboxC], lane: cython.pointer[LaneC]) -> cython.bint:
+    return _lane_full(lane) or ring_size(cython.address(inbox.ring)) >= inbox.ring.capacity
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
 def inbox_post(
     inbox: cython.pointer[InboxC],
     first: cython.p_void,
@@ -93,7 +101,7 @@ def inbox_post(
     answer: cython.int = POST_OK
     wake[0] = False
     pthread_mutex_lock(cython.address(inbox.lock))
-    while not inbox.closed and (_lane_full(blocking) or (blocking != cython.NULL and _full(inbox))):
+    while blocking != cython.NULL and not inbox.closed and not blocking.closed and _no_place(inbox, blocking):
         inbox.waiting += 1
         inbox.waited += 1
         late: cython.int = platform_cond_wait_until(cython.address(inbox.room), cython.address(inbox.lock), deadline_ns)
@@ -102,6 +110,8 @@ def inbox_post(
             break
     if inbox.closed:
         answer = POST_CLOSED
+    elif blocking != cython.NULL and blocking.closed:
+        answer = POST_LANE_CLOSED
     elif _lane_full(blocking):
         answer = POST_NO_ROOM
     elif not ring_push(cython.address(inbox.ring), first, second, kind):
@@ -119,14 +129,6 @@ def inbox_post(
         inbox.rejected += 1
     pthread_mutex_unlock(cython.address(inbox.lock))
     return answer
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-@cython.inline
-def _full(inbox: cython.pointer[InboxC]) -> cython.bint:
-    return ring_size(cython.address(inbox.ring)) >= inbox.ring.capacity
 
 
 @cython.cfunc
@@ -176,6 +178,30 @@ def inbox_close(inbox: cython.pointer[InboxC]) -> cython.void:
         inbox.closed = True
         pthread_cond_broadcast(cython.address(inbox.room))
         pthread_mutex_unlock(cython.address(inbox.lock))
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def inbox_close_lane(inbox: cython.pointer[InboxC], lane: cython.pointer[LaneC]) -> cython.void:
+    """Promise no more places in that lane, and let everybody go who waits for one."""
+    pthread_mutex_lock(cython.address(inbox.lock))
+    lane.closed = True
+    if inbox.waiting:
+        pthread_cond_broadcast(cython.address(inbox.room))
+    pthread_mutex_unlock(cython.address(inbox.lock))
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def inbox_forked(inbox: cython.pointer[InboxC]) -> cython.void:
+    """In the child of a fork: a fresh lock and condition. Threads that held or awaited these exist in the parent only,
+    and would be waited for in vain."""
+    if inbox.ready:
+        inbox.waiting = 0
+        pthread_mutex_init(cython.address(inbox.lock), cython.NULL)
+        platform_cond_init(cython.address(inbox.room))
 
 
 @cython.cfunc

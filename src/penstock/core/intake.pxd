@@ -1,11 +1,9 @@
-cimport cython
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from penstock.core.dispatch cimport Dispatch
 from penstock.core.lane cimport Lane
 from penstock.core.types cimport native_ready_t, native_timer_t
 
-@cython.no_gc_clear
 cdef class Intake(Dispatch):
     cdef int register_python(self, int fd, uint32_t interest, object callback, bint edge) except -1
     cdef int register_native(
@@ -26,7 +24,7 @@ cdef class Intake(Dispatch):
         self, int fd, uint32_t interest, bint edge, object callback, native_ready_t handler, void* context
     ) except -1
     cdef int _refuse(self, int fd, int number, bint edge) except -1
-    cdef int _end_registration(self, int fd) except -1
+    cdef object _retire(self, int fd)
     cdef uint64_t _start(
         self, int64_t delay_ns, int64_t period_ns, void* first, void* second, bint native
     ) except? 0

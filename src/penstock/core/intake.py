@@ -8,6 +8,7 @@ This file must not know when anything runs: that is dispatch.py. Who may call is
 """
 
 import os
+import weakref
 
 import cython
 from cython.cimports.cpython.ref import (
@@ -102,10 +103,15 @@ class Intake(Dispatch):
         context: cython.p_void,
     ):
         loop: cython.pointer[LoopC] = cython.address(self.c)
-        if registry_at(cython.address(loop.registry), fd) != cython.NULL:
-            self._end_registration(fd)
+        one: cython.pointer[RegistrationC] = registry_at(cython.address(loop.registry), fd)
+        former: object = None
+        again: cython.bint = one != cython.NULL
+        while registry_at(cython.address(loop.registry), fd) != cython.NULL:
+            # Let go of last, because its destructor may do anything, also register this very number; as may the
+            # completion of a native one, which is called here.
+            former = (former, self._retire(fd))
             loop.registry.replaced += 1
-        one: cython.pointer[RegistrationC] = registry_open(cython.address(loop.registry), fd)
+        one = registry_open(cython.address(loop.registry), fd)
         if one == cython.NULL:
             raise Overflow(
                 f"descriptor {fd} is beyond the {self.policy.descriptors_max:,} that {self.name} may watch; "
@@ -125,6 +131,9 @@ class Intake(Dispatch):
             answer = loop.poller.modify(loop.poller, fd, interest, edge, token)
         if answer < 0:
             registry_close(cython.address(loop.registry), fd)
+            if again:
+                # The poller still knows the former life.
+                loop.poller.remove(loop.poller, fd)
             return self._refuse(fd, -answer, edge)
         if callback is not None:
             number: object = fd
@@ -154,7 +163,8 @@ class Intake(Dispatch):
             raise Unsupported(f"poller 'select' cannot watch descriptor {fd}: it ends at 1,023; use poller='epoll'")
         raise OSError(number, f"poller {self.poller.name!r} refuses descriptor {fd}: {os.strerror(number)}")
 
-    def _end_registration(self, fd: cython.int):
+    def _retire(self, fd: cython.int):
+        """End a registration and return its callback (None for a native one), for the caller to let go of."""
         one: cython.pointer[RegistrationC] = registry_at(cython.address(self.c.registry), fd)
         if one.internal:
             raise BadDescriptor(f"descriptor {fd} belongs to {self.name} itself; it was closed behind its back")
@@ -163,11 +173,14 @@ class Intake(Dispatch):
         complete: native_complete_t = one.complete
         context: cython.p_void = one.context
         registry_close(cython.address(self.c.registry), fd)
-        # Last, because a destructor may do anything, also register this very number.
         Py_XDECREF(number)
-        Py_XDECREF(callback)
+        former = None
+        if callback != cython.NULL:
+            former = cython.cast(object, callback)
+            Py_XDECREF(callback)
         if complete != cython.NULL:
             complete(cython.address(self.c), fd, REGISTRATION_OVER, context)
+        return former
 
     def modify_fd(self, fd: cython.int, interest: uint32_t):
         """Change what is wanted of a descriptor; the poller learns of it in step 6."""
@@ -186,7 +199,7 @@ class Intake(Dispatch):
             raise BadDescriptor(f"descriptor {fd} is not registered with {self.name}")
         # The poller has forgotten a number that is closed already; anything else it could say would change nothing.
         self.c.poller.remove(self.c.poller, fd)
-        self._end_registration(fd)
+        self._retire(fd)
         return 0
 
     def is_registered(self, fd: int):
@@ -283,24 +296,23 @@ class Intake(Dispatch):
         present = [other.name for other in self.lanes if not other.closed]
         if lane.name in present:
             raise UsageError(f"{self.name} has a lane {lane.name!r} already; take another name, or close that one")
-        if len(self.lanes) >= self.policy.lanes_max:
-            self._order_lanes()
-        if len(self.lanes) >= self.policy.lanes_max:
+        # Those that were closed in the step that runs now are still in the list, which must not grow for ever.
+        if len(present) >= self.policy.lanes_max or len(self.lanes) >= 3 * self.policy.lanes_max:
             raise Overflow(
                 f"{self.name} has {self.policy.lanes_max} lanes; close one, or raise lanes_max in its Policy",
                 limit="lanes_max",
                 capacity=self.policy.lanes_max,
             )
-        lane.owner = True
+        lane.owner = weakref.ref(self)
         lane.c.pending = cython.address(self.c.lane_pending)
         lane.c.drops = cython.address(self.c.drops)
         self.c.lane_pending += ring_size(cython.address(lane.c.ring))
-        # A new list: the step that may be running goes through the old one.
-        self.lanes = [*self.lanes, lane]
+        # A new tuple: the step that may be running goes through the old one.
+        self.lanes = (*self.lanes, lane)
         self._order_lanes()
         return lane
 
-    def find_lane(self, name: str):
+    def find_lane(self, name):
         """The open lane of that name."""
         for lane in self.lanes:
             if lane.name == name and not lane.closed:

@@ -24,6 +24,7 @@ cdef bint lane_take(LaneC* lane, ItemC* out) noexcept nogil
 cdef bint lane_drop_denied(LaneC* lane, ItemC* out) noexcept nogil
 cdef bint lane_runnable(LaneC* lane, uint64_t turn, uint64_t tick) noexcept nogil
 cdef uint64_t lane_close(LaneC* lane) noexcept nogil
+cdef uint64_t lane_dropped(const LaneC* lane) noexcept nogil
 cdef bint lane_ok(const LaneC* lane) noexcept nogil
 
 @cython.final
@@ -32,6 +33,8 @@ cdef class Lane:
     cdef readonly str name
     cdef readonly object handler
     cdef readonly object merge
-    cdef object owner
+    cdef object owner       # a weak reference to its loop, or None
     cdef int offer_object(self, object item) except -1
+    cdef object shut(self)
+    cdef int _own(self) except -1
     cdef object _merged(self, object item)

@@ -120,18 +120,18 @@ def lane_close(lane: cython.pointer[LaneC]) -> uint64_t:
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
+def lane_dropped(lane: cython.pointer[cython.const[LaneC]]) -> uint64_t:
+    """Everything that was accepted or offered and will never run."""
+    return lane.dropped_oldest + lane.dropped_newest + lane.dropped_denied + lane.dropped_closed + lane.rejected
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
 def lane_ok(lane: cython.pointer[cython.const[LaneC]]) -> cython.bint:
     """The invariants: within the bound, the books balance, the budget is sound."""
     waiting: uint64_t = ring_size(cython.address(lane.ring))
-    gone: uint64_t = (
-        lane.run
-        + lane.dropped_oldest
-        + lane.dropped_newest
-        + lane.dropped_denied
-        + lane.dropped_closed
-        + lane.coalesced
-        + lane.rejected
-    )
+    gone: uint64_t = lane.run + lane_dropped(lane) + lane.coalesced
     return (
         waiting <= lane.ring.capacity
         and waiting <= lane.high_water <= lane.ring.capacity
@@ -156,13 +156,13 @@ class Lane:
 
     def __init__(
         self,
-        name: str,
+        name,
         handler=None,
         *,
-        capacity: int = limits.LANE_CAPACITY,
-        overflow: str = "drop-oldest",
+        capacity=limits.LANE_CAPACITY,
+        overflow="drop-oldest",
         budget=limits.LANE_BUDGET,
-        priority: int = 0,
+        priority=0,
         merge=None,
     ):
         _check_name(name)
@@ -176,8 +176,10 @@ class Lane:
             raise UsageError(f"lane {name!r}: overflow is {overflow!r}; give one of {', '.join(map(repr, OVERFLOWS))}")
         if merge is not None and overflow != "coalesce":
             raise UsageError(f'lane {name!r}: merge goes with overflow="coalesce", not with {overflow!r}')
-        if not -1000 <= priority <= 1000:
-            raise UsageError(f"lane {name!r}: a priority of {priority}; give -1000 to 1000")
+        if merge is not None and not callable(merge):
+            raise UsageError(f"lane {name!r}: merge is {merge!r}, which cannot be called")
+        if isinstance(priority, bool) or not isinstance(priority, int) or not -1000 <= priority <= 1000:
+            raise UsageError(f"lane {name!r}: a priority of {priority!r}; give a whole number from -1000 to 1000")
         if self.c.ring.slots != cython.NULL:
             raise UsageError(f"lane {name!r}: __init__ was called twice")
         if not isinstance(budget, Budget):
@@ -226,11 +228,18 @@ class Lane:
         """
         if self.c.closed:
             raise LaneClosed(f"lane {self.name!r} is closed; nothing can be offered to it")
+        self._own()
         return _OUTCOMES[self.offer_object(item)]
+
+    def _own(self):
+        if self.owner is not None and self.owner() is not None:
+            raise UsageError(f"lane {self.name!r} belongs to a loop; post to it, and let the loop run its events")
+        return 0
 
     def take(self, epoch: int):
         """Take the oldest event that the budget of that turn or tick allows, in a tuple; None if there is none."""
         item: ItemC
+        self._own()
         if not lane_runnable(cython.address(self.c), epoch, epoch):
             return None
         if self.c.budget.left == 0:
@@ -245,10 +254,20 @@ class Lane:
         return (taken,)
 
     def close(self):
-        """Take no more; what waits is dropped and counted. Returns how many that were."""
-        item: ItemC
+        """Take no more; what waits is dropped and counted. Returns how many that were.
+
+        A lane that belongs to a loop is closed by that loop's thread.
+        """
         if self.c.closed:
             return 0
+        loop = None if self.owner is None else self.owner()
+        if loop is not None:
+            loop.closing_lane(self)
+        return self.shut()
+
+    def shut(self):
+        """Close without asking the owner."""
+        item: ItemC
         waiting = lane_close(cython.address(self.c))
         while ring_pop(cython.address(self.c.ring), cython.address(item)):
             Py_DECREF(cython.cast(object, item.first))

@@ -6,9 +6,10 @@ from penstock.core.intake cimport Intake
 from penstock.core.lane cimport Lane
 from penstock.core.types cimport native_ready_t
 
-@cython.no_gc_clear
 cdef class Loop(Intake):
     cdef int check(self) except -1
+    cdef int check_elsewhere(self) except -1
+    cdef int _shut_down(self) except -1
     cdef int _open(self) except -1
     cdef int _watch_self(self, int fd, native_ready_t handler) except -1
     cdef int _enter(self) except -1

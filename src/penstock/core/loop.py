@@ -12,6 +12,7 @@ This file must not know a programming model or a protocol.
 import os
 
 import cython
+from cython.cimports.cpython.object import PyTypeObject
 from cython.cimports.cpython.ref import (
     Py_DECREF,
     Py_INCREF,
@@ -39,8 +40,11 @@ from cython.cimports.penstock.core.clock import (
 from cython.cimports.penstock.core.inbox import (
     POST_CLOSED,
     POST_FULL,
+    POST_LANE_CLOSED,
     POST_OK,
     inbox_close,
+    inbox_close_lane,
+    inbox_forked,
     inbox_free,
     inbox_init,
     inbox_post,
@@ -71,6 +75,7 @@ from cython.cimports.penstock.core.system import (
     platform_atomic_load,
     platform_atomic_store,
     platform_fork_count,
+    platform_fork_counter,
     platform_pipe_open,
     platform_watch_forks,
     read,
@@ -180,7 +185,7 @@ class Loop(Intake):
             raise UsageError("a simulated poller moves a clock: give the loop the ManualClock of its kernel")
         self.on_error = on_error
         self.on_drop = on_drop
-        self.lanes = []
+        self.lanes = ()
         self.reported = {}
         self.attached = {}
         self.signals = Signals(self.name)
@@ -200,6 +205,7 @@ class Loop(Intake):
         loop.polled_ns = loop.now_ns - policy.poll_skip_ns
         loop.tick.period_ns = policy.tick_period_ns
         loop.tick.next_ns = loop.now_ns + policy.tick_period_ns
+        self.last_report_ns = loop.now_ns - limits.REPORT_PERIOD_NS
         loop.owner = PyThread_get_thread_ident()
         timers_init(cython.address(loop.timers), policy.timers_max)
         registry_init(cython.address(loop.registry), policy.descriptors_max)
@@ -227,6 +233,7 @@ class Loop(Intake):
         if failed < 0:
             raise OSError(-failed, f"{self.name} cannot open its waker: {os.strerror(-failed)}")
         loop.forks = platform_fork_count()
+        loop.fork_count = platform_fork_counter()
         if not self.poller.simulated:
             self._watch_self(loop.waker.read_fd, _woken)
             self._watch_self(self.signal_pipe[0], _signalled)
@@ -245,14 +252,26 @@ class Loop(Intake):
         """Raise unless the caller is the thread that owns this loop, in the process that made it, before close()."""
         if self.c.owner == PyThread_get_thread_ident() and not self.c.closed and self.c.forks == platform_fork_count():
             return 0
-        if self.c.forks != platform_fork_count():
-            raise ForkedLoop(f"{self.name} was made before a fork; make a new loop in the child process")
-        if self.c.closed:
-            raise LoopClosed(f"{self.name} is closed; make a new loop")
+        self.check_elsewhere()
         raise WrongThread(
             f"{self.name} belongs to thread {thread_name(self.c.owner)} and was called from thread "
             f"{thread_name(PyThread_get_thread_ident())}; use post_threadsafe, defer_threadsafe or stop from there"
         )
+
+    def check_elsewhere(self):
+        """Raise unless another thread may hand work to this loop: in the process that made it, before close()."""
+        if not self.opened:
+            raise LoopClosed("this loop was never opened; let __init__ of its reactor run first")
+        if self.c.forks != platform_fork_count():
+            raise ForkedLoop(f"{self.name} was made before a fork; make a new loop in the child process")
+        if self.c.closed:
+            raise LoopClosed(f"{self.name} is closed; make a new loop")
+        return 0
+
+    def closing_lane(self, lane: Lane):
+        """A lane of this loop is about to close: only in the loop's thread, and nobody goes on waiting for a place."""
+        self.check()
+        inbox_close_lane(cython.address(self.c.inbox), cython.address(lane.c))
 
     # ---- for other threads -------------------------------------------------------------------------------------------
 
@@ -268,8 +287,7 @@ class Loop(Intake):
         )
         if lane is not None and lane.c.overflow == OVERFLOW_BLOCK:
             blocking = cython.address(lane.c)
-        if self.c.forks != platform_fork_count():
-            raise ForkedLoop(f"{self.name} was made before a fork; make a new loop in the child process")
+        self.check_elsewhere()
         real: Clock = Clock()
         deadline_ns: int64_t = clock_now(cython.address(real.c)) + timeout_ns
         Py_INCREF(first)
@@ -289,6 +307,8 @@ class Loop(Intake):
             Py_DECREF(second)
         if answer == POST_CLOSED:
             raise LoopClosed(f"{self.name} is closed; nothing can be posted to it")
+        if answer == POST_LANE_CLOSED:
+            raise LaneClosed(f"lane {lane.name!r} is closed; nothing can be posted to it")
         if answer == POST_FULL:
             raise Overflow(
                 f"the inbox of {self.name} is full ({self.policy.inbox_capacity:,} posts); post less, or raise "
@@ -305,6 +325,7 @@ class Loop(Intake):
 
     def post_threadsafe(self, lane: Lane, event, timeout_ns: int64_t):
         """Post an event from any thread. A lane that blocks makes the caller wait, at most `timeout_ns`."""
+        self.check_elsewhere()
         if lane.c.closed:
             raise LaneClosed(f"lane {lane.name!r} is closed; nothing can be posted to it")
         if lane.c.pending != cython.address(self.c.lane_pending):
@@ -358,10 +379,11 @@ class Loop(Intake):
         self.check()
         if self.running:
             raise LoopRunning(f"{self.name} is running already; a handler cannot run it once more")
-        self.running = True
         self.c.now_ns = clock_now(self.c.clock)
         if not self.c.poller.simulated:
             self.signals.lend(self.signal_pipe[1])
+        # Last: what is interrupted above has not begun.
+        self.running = True
         if self.signals.pending:
             self.c.signalled = True
         return 0
@@ -384,10 +406,18 @@ class Loop(Intake):
             raise LoopRunning(f"{self.name} is running; stop it, and close it when run() has returned")
         loop.closed = True
         self.signals.clear()
+        self._shut_down()
+        self.poller.close()
+
+    def _shut_down(self):
+        """Let everybody go who waits, drop what was taken in, close the loop's own descriptors."""
+        loop: cython.pointer[LoopC] = cython.address(self.c)
+        if loop.forks != platform_fork_count():
+            inbox_forked(cython.address(loop.inbox))
         inbox_close(cython.address(loop.inbox))
         self._drop_everything()
-        self.poller.close()
         self._close_own()
+        return 0
 
     def _close_own(self):
         waker_close(cython.address(self.c.waker))
@@ -404,7 +434,12 @@ class Loop(Intake):
         native: cython.bint = False
         fd: cython.int
         for lane in self.lanes:
-            lane.close()
+            if not lane.c.closed:
+                lane.shut()
+            # It may outlive this loop.
+            lane.c.pending = cython.address(lane.c.own_pending)
+            lane.c.drops = cython.address(lane.c.own_drops)
+            lane.owner = None
         while inbox_take(cython.address(loop.inbox), cython.address(item)):
             loop.probes.closed_drops += 1
             Py_XDECREF(cython.cast(cython.pointer[PyObject], item.first))
@@ -420,22 +455,15 @@ class Loop(Intake):
         for fd in range(loop.registry.size):
             if registry_at(cython.address(loop.registry), fd) != cython.NULL:
                 loop.registry.table[fd].internal = False
-                self._end_registration(fd)
+                self._retire(fd)
         probes_free(cython.address(loop.probes))
         return 0
 
     def __dealloc__(self):
         loop: cython.pointer[LoopC] = cython.address(self.c)
-        lane: Lane
         if self.opened and not loop.closed:
-            # Nobody closed it. The objects it held are let go; a lane may outlive it.
-            inbox_close(cython.address(loop.inbox))
-            self._drop_everything()
-            self._close_own()
-        if self.lanes is not None:
-            for lane in self.lanes:
-                lane.c.pending = cython.address(lane.c.own_pending)
-                lane.c.drops = cython.address(lane.c.own_drops)
+            # Nobody closed it. The objects it held are let go.
+            self._shut_down()
         ring_free(cython.address(loop.deferred))
         inbox_free(cython.address(loop.inbox))
         timers_free(cython.address(loop.timers))
@@ -450,9 +478,15 @@ class Loop(Intake):
 
         return loop_stats(self)
 
+    @cython.nonecheck(True)
     def __repr__(self):
         state = "closed" if self.c.closed else "running" if self.running else "ready"
         return f"<Loop {self.name!r} on {self.poller.name}, {state}>"
+
+
+# A loop's attributes must be there until its destructor has run, also when the collector finds it in a cycle: it may
+# not take them away one by one. (The directive `no_gc_clear` says so for classes that are not declared in a .pxd.)
+cython.cast(cython.pointer[PyTypeObject], cython.cast(cython.p_void, Loop)).tp_clear = cython.NULL
 
 
 @cython.cfunc

@@ -18,7 +18,14 @@ log = logging.getLogger("penstock")
 
 
 def name_of(handler: object) -> str:
-    """A handler's name as its author knows it."""
+    """A handler's name as its author knows it. It never fails, whatever the handler answers."""
+    try:
+        return _name_of(handler)
+    except Exception:
+        return f"a handler of type {type(handler).__name__}"
+
+
+def _name_of(handler: object) -> str:
     seen = 0
     while isinstance(handler, functools.partial) and seen < 10:
         handler = handler.func

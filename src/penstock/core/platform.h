@@ -251,6 +251,7 @@ static inline int platform_watch_forks(void) {
 }
 
 static inline uint32_t platform_fork_count(void) { return platform_forks; }
+static inline const uint32_t *platform_fork_counter(void) { return &platform_forks; }
 
 /* ---- atomics ----------------------------------------------------------------------------------------------------- */
 

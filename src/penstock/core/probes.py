@@ -64,11 +64,14 @@ def probes_init(probes: cython.pointer[ProbesC], now_ns: int64_t) -> cython.void
 @cython.exceptval(check=False)
 def _forget(slow: cython.pointer[SlowC]) -> cython.void:
     index: cython.int
-    for index in range(slow.count):
-        Py_XDECREF(slow.handlers[index])
-        slow.handlers[index] = cython.NULL
+    count: cython.int = slow.count
     slow.count = 0
     slow.took_ns = 0
+    for index in range(count):
+        handler: cython.pointer[PyObject] = slow.handlers[index]
+        # Out of sight first: a destructor may ask for `stats()`.
+        slow.handlers[index] = cython.NULL
+        Py_XDECREF(handler)
 
 
 @cython.cfunc

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -50,7 +50,7 @@ class Signals:
             raise UsageError(f"signal {number} cannot be caught by any program")
         try:
             former = signal.signal(number, self._note)
-        except (ValueError, OSError, TypeError) as error:
+        except (ValueError, OSError, TypeError, OverflowError) as error:
             raise UsageError(f"signal {number!r} cannot be received: {error}") from error
         signal.siginterrupt(number, False)
         self._former.setdefault(int(number), former)
@@ -74,10 +74,14 @@ class Signals:
     def _note(self, number: int, _frame: FrameType | None) -> None:
         self._arrived[number] = self._arrived.get(number, 0) + 1
 
-    def take(self) -> list[tuple[Handler, tuple[Any, ...]]]:
-        """The callbacks of the signals that arrived, once each, lowest number first."""
-        arrived, self._arrived = self._arrived, {}
-        return [self._callbacks[number] for number in sorted(arrived) if number in self._callbacks]
+    def take(self) -> Iterator[tuple[Handler, tuple[Any, ...]]]:
+        """The callbacks of the signals that arrived, once each, lowest number first.
+
+        One at a time: a callback may remove another signal, and one that leaves the loop leaves the rest noted.
+        """
+        for number in sorted(self._arrived):
+            if self._arrived.pop(number, 0) and number in self._callbacks:
+                yield self._callbacks[number]
 
     def lend(self, write_fd: int) -> None:
         """Let the interpreter write to that descriptor when a signal arrives. Only the main thread can."""

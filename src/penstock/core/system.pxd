@@ -100,5 +100,6 @@ cdef extern from "platform.h" nogil:
     # Counts the forks that this process is away from the one that loaded the library.
     int platform_watch_forks()
     uint32_t platform_fork_count()
+    const uint32_t* platform_fork_counter()
     int platform_atomic_load(const int* value)
     void platform_atomic_store(int* value, int to)

@@ -297,8 +297,9 @@ def _ready_one(loop: cython.pointer[LoopC], fd: cython.int, events: uint32_t) ->
             loop.ready[loop.ready_count].events = events
             loop.ready_count += 1
         return
+    if not one.internal:
+        loop.probes.ready_native += 1
     answer: cython.int = one.native(loop, fd, events, one.context)
-    loop.probes.ready_native += 1
     _ran(loop, fd)
     if answer == READY_DONE:
         return

@@ -106,6 +106,7 @@ cdef struct LaneC:
     uint64_t dropped_closed
     uint64_t coalesced
     uint64_t rejected
+    uint64_t reported       # of all that was dropped: what a hook was told
 
 # ---- timers.py ------------------------------------------------------------------------------------------------------
 
@@ -350,3 +351,4 @@ cdef struct LoopC:
     bint closed
     unsigned long owner     # the thread
     uint32_t forks          # how many forks there had been at birth
+    const uint32_t* fork_count      # ... and how many there are now

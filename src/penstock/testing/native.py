@@ -1,4 +1,4 @@
-# cython: language_level=3
+# cython: language_level=3, nonecheck=True
 """Handlers that run without the GIL, for tests and measurements, and as the example of how they are written.
 
     EchoServer    accepts on a listening socket and echoes what arrives, all in C
@@ -223,6 +223,8 @@ def corrupt(reactor: Reactor, what: str, lane=None):
         loop.registry.live = loop.registry.size + 1
     elif what == "deferred":
         loop.deferred.capacity = 0
+    elif what in ("lane", "budget") and not isinstance(lane, Lane):
+        raise UsageError(f"lane is {lane!r}; give the lane whose {what} is to be corrupted")
     elif what == "lane":
         cython.cast(Lane, lane).c.run += 1
     elif what == "budget":

@@ -13,6 +13,9 @@ from penstock.errors import Unsupported, UsageError
 # Best first.
 POLLERS: dict[str, Callable[[], Poller]] = {"epoll": EpollPoller, "select": SelectPoller}
 
+# What `PollerLike` asks for.
+_OFFERED = ("name", "supports_edge", "simulated", "add", "modify", "remove", "wait", "unread", "reset", "close")
+
 
 def available() -> tuple[str, ...]:
     """The names of the pollers that work here, best first."""
@@ -31,7 +34,7 @@ def open_poller(choice: str | Poller | PollerLike) -> Poller:
     if isinstance(choice, Poller):
         return choice
     if not isinstance(choice, str):
-        missing = [name for name in ("add", "modify", "remove", "wait", "unread") if not hasattr(choice, name)]
+        missing = [name for name in _OFFERED if not hasattr(choice, name)]
         if missing:
             raise UsageError(f"poller is {choice!r}, which has no {', '.join(missing)}; give a name or a PollerLike")
         return PythonPoller(choice)
