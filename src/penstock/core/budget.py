@@ -7,7 +7,7 @@ starve the innocent. This file must not know what is being budgeted.
 """
 
 import cython
-from cython.cimports.libc.stdint import int64_t, uint64_t
+from cython.cimports.libc.stdint import UINT64_MAX, int64_t, uint64_t
 from cython.cimports.penstock.core.types import BudgetC
 
 from penstock.errors import UsageError
@@ -74,6 +74,8 @@ class Budget:
             raise UsageError(f"a budget of {limit} is no limit; give less than 2**62")
         self.c.limit = limit
         self.c.left = limit
+        # No denial yet: 0 is an epoch, the one before the first tick.
+        self.c.denied_epoch = UINT64_MAX
         self.c.unit = _choice("unit", unit, _UNITS)
         self.c.refill = _choice("per", per, _REFILLS)
         self.c.keep = _choice("denied", denied, _DENIED) == 0

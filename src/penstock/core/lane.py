@@ -204,6 +204,12 @@ class Lane:
         """Push an object, keeping the counts of references right; returns an OFFER_ outcome."""
         if self.merge is not None and ring_size(cython.address(self.c.ring)) >= self.c.ring.capacity:
             item = self._merged(item)
+            if self.c.closed:
+                # The function has closed its own lane: what it made has nowhere to go.
+                self.c.offered += 1
+                self.c.dropped_closed += 1
+                self.c.drops[0] += 1
+                return OFFER_DROPPED_NEWEST
         displaced: ItemC
         outcome: cython.int = lane_offer(
             cython.address(self.c), cython.cast(cython.p_void, item), cython.address(displaced)

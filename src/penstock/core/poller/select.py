@@ -240,8 +240,10 @@ def _wait(
         cython.NULL,
     )
     if count < 0 and errno == EBADF:
+        watched: cython.int = select.count
         _forget_closed(select)
-        return 0
+        # The others may be ready: look again, unless a descriptor was closed and opened just now.
+        return _wait(c, out, capacity, timeout_ns) if select.count < watched else 0
     if count < 0:
         return -errno
     if count == 0:
