@@ -278,7 +278,7 @@ class Listener:
                 self._report(error)
         return 0
 
-    def _make_room(self, key: bytes):
+    def _make_room(self, key):
         """Evict the connection that was idle for longest: of the peer `key`, or of all."""
         stream: Stream = None
         other: Stream

@@ -273,9 +273,7 @@ def _active(stream: cython.pointer[StreamC]) -> cython.void:
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def _send(
-    stream: cython.pointer[StreamC], pieces: cython.pointer[iovec], count: cython.int
-) -> cython.Py_ssize_t:
+def _send(stream: cython.pointer[StreamC], pieces: cython.pointer[iovec], count: cython.int) -> cython.Py_ssize_t:
     """Send what fits: the number of bytes, also 0, or -errno."""
     message: msghdr
     sent: cython.Py_ssize_t = -EINTR
@@ -600,9 +598,7 @@ def _connected(stream: cython.pointer[StreamC]) -> cython.void:
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def stream_ready(
-    loop: cython.pointer[LoopC], fd: cython.int, events: uint32_t, context: cython.p_void
-) -> cython.int:
+def stream_ready(loop: cython.pointer[LoopC], fd: cython.int, events: uint32_t, context: cython.p_void) -> cython.int:
     """The native handler of every stream."""
     stream: cython.pointer[StreamC] = cython.cast(cython.pointer[StreamC], context)
     answer: cython.int = READY_DONE
