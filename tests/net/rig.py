@@ -5,14 +5,15 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from penstock import Reactor
 from penstock.net import Listener, Stream, StreamOptions
+from penstock.net.options import Mode
 
 PATIENCE_S = 30
-MODES = ("lt", "et")
+MODES: tuple[Mode, ...] = ("lt", "et")
 
 
 def turn_until(reactor: Reactor, condition: Callable[[], object], what: str = "it") -> None:
@@ -82,10 +83,8 @@ def drain(far: socket.socket, size: int, reactor: Reactor) -> bytes:
 
     def enough() -> bool:
         nonlocal got
-        try:
+        with suppress(BlockingIOError):
             got += far.recv(1 << 20)
-        except BlockingIOError:
-            pass
         return len(got) >= size
 
     turn_until(reactor, enough, f"{size} bytes")

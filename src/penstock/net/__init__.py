@@ -1,7 +1,7 @@
 """Streams, listeners and datagrams: sockets as protocols want them.
 
-Everything that waits is bounded, everything that a turn does is a share, everything that is dropped is counted. This room
-must not know a protocol, nor a programming model.
+Everything that waits is bounded, everything that a turn does is a share, everything that is dropped is counted. This
+room must not know a protocol, nor a programming model.
 """
 
 from penstock.net.address import Address, parse, show

@@ -5,8 +5,8 @@
     on_close(reason)             always, once, last
 
 A datagram is sent at once if nothing waits; else it waits in a queue of `capacity` datagrams, whose overflow policy is
-`drop-oldest` (for who wants the present, not the past), `drop-newest` or `reject`. A turn receives and sends up to a share.
-Errors that belong to one datagram (nobody listens there, it is too large) are counted, and end nothing.
+`drop-oldest` (for who wants the present, not the past), `drop-newest` or `reject`. A turn receives and sends up to a
+share. Errors that belong to one datagram (nobody listens there, it is too large) are counted, and end nothing.
 
 This file must not know a protocol.
 """
@@ -21,7 +21,7 @@ from typing import Any, Literal, Protocol
 
 from penstock import limits
 from penstock.core.poller.events import READABLE, WRITABLE
-from penstock.errors import Overflow, UsageError
+from penstock.errors import LoopClosed, Overflow, UsageError
 from penstock.net.address import Address, from_system, system_address
 
 OnFull = Literal["drop-oldest", "drop-newest", "reject"]
@@ -211,12 +211,17 @@ class Datagram:
     def _end(self, reason: str) -> None:
         self.dropped_closed += len(self._queue)
         self._queue.clear()
-        self._reactor.deregister(self._fd)
-        self._socket.close()
         on_close, self.on_close = self.on_close, None
         self.on_datagram = self.on_drain = None
-        if on_close is not None:
-            self._reactor.defer(on_close, reason)
+        try:
+            self._reactor.deregister(self._fd)
+            if on_close is not None:
+                self._reactor.defer(on_close, reason)
+        except LoopClosed:
+            # The loop was closed first, and has let go of the descriptor; nobody is left to call back.
+            pass
+        finally:
+            self._socket.close()
 
     # ---- what it is --------------------------------------------------------------------------------------------------
 
@@ -251,22 +256,21 @@ class Datagram:
 def _open(address: Address | socket.socket | None, peer: Address | None, reuse_port: bool) -> socket.socket:
     """Return a non-blocking socket: the given one, or a new one bound to `address` and connected to `peer`."""
     if isinstance(address, socket.socket):
-        handle = address
-    else:
-        named = address if address is not None else peer
-        if named is None:
-            raise UsageError("a datagram socket needs an address to receive at, a peer to send to, or both")
-        handle = socket.socket(system_address(named)[0], socket.SOCK_DGRAM)
+        address.setblocking(False)
+        return address
+    named = address if address is not None else peer
+    if named is None:
+        raise UsageError("a datagram socket needs an address to receive at, a peer to send to, or both")
+    handle = socket.socket(system_address(named)[0], socket.SOCK_DGRAM)
     try:
         handle.setblocking(False)
         if reuse_port:
             handle.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        if address is not None and handle is not address:
+        if address is not None:
             handle.bind(system_address(address)[1])
         if peer is not None:
             handle.connect(system_address(peer)[1])
     except BaseException:
-        if handle is not address:
-            handle.close()
+        handle.close()
         raise
     return handle

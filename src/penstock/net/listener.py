@@ -1,11 +1,11 @@
 # cython: language_level=3
 """An accepting socket that survives: budgets, limits, and patience when the system has no descriptor left.
 
-The native half accepts what waits, up to the budget of a turn; Python's half makes a stream of each connection and gives
-it to `on_accept(stream)`, which sets the callbacks. Nothing can arrive before they are set.
+The native half accepts what waits, up to the budget of a turn; Python's half makes a stream of each connection and
+gives it to `on_accept(stream)`, which sets the callbacks. Nothing can arrive before they are set.
 
-A full listener refuses, or evicts the connection that was silent for longest and to which nothing waits to be sent. When
-the system has no descriptor or memory for another connection, the listener stops asking until one is freed or
+A full listener refuses, or evicts the connection that was silent for longest and to which nothing waits to be sent.
+When the system has no descriptor or memory for another connection, the listener stops asking until one is freed or
 ACCEPT_PAUSE_NS has passed; the connections wait in the backlog meanwhile, and nobody is closed. All of this is counted.
 
 This file must not know a protocol.
@@ -45,7 +45,7 @@ from cython.cimports.penstock.core.types import (
     LoopC,
 )
 from cython.cimports.penstock.net.buffer import buffer_waiting
-from cython.cimports.penstock.net.shared import Net, net_of
+from cython.cimports.penstock.net.shared import net_of
 from cython.cimports.penstock.net.stream import Stream, stream_adopt, stream_evict, stream_fail
 from cython.cimports.penstock.net.system import (
     AF_INET,
@@ -62,7 +62,7 @@ from cython.cimports.penstock.net.system import (
     sockaddr_storage,
     socklen_t,
 )
-from cython.cimports.penstock.net.types import END_HANDLER, STREAM_OPEN
+from cython.cimports.penstock.net.types import STREAM_OPEN
 
 from penstock import limits
 from penstock.core.names import name_of, report_error
@@ -364,7 +364,7 @@ class Listener:
     # ---- ending ------------------------------------------------------------------------------------------------------
 
     def close(self):
-        """Accept nothing more. Streams that were accepted live on; connections in the backlog are reset by the system."""
+        """Accept nothing more. Streams live on; connections that were not accepted yet are reset by the system."""
         if self.c.fd >= 0:
             self.loop.check()
             self._finish(True)

@@ -1,8 +1,8 @@
 """Names become addresses without holding up the loop.
 
-Literals and what stands in the hosts file are answered without any thread: in the next step of the turn. All else goes to
-a few threads, for the system's resolver blocks; the names that wait for them are bounded, and one more is refused. Several
-questions for the same name at the same time are asked once.
+Literals and what stands in the hosts file are answered without any thread: in the next step of the turn. All else goes
+to a few threads, for the system's resolver blocks; the names that wait for them are bounded, and one more is refused.
+Several questions for the same name at the same time are asked once.
 
 The answers come back through the loop's inbox, and callbacks run on the loop's thread. This file must not know sockets.
 """
