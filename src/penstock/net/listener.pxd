@@ -44,7 +44,7 @@ cdef class Listener:
     cdef int _dispatch(self) except -1
     cdef int _admit(self, int fd) except -1
     cdef int _refuse(self, int fd, str why) except -1
-    cdef bint _make_room(self, bytes key) except -1
+    cdef bint _make_room(self, object key) except -1
     cdef Stream _oldest(self)
     cdef int _starve(self, int error) except -1
     cdef int _finish(self, bint ours) except -1

@@ -1,11 +1,11 @@
 # cython: language_level=3
 """An accepting socket that survives: budgets, limits, and patience when the system has no descriptor left.
 
-The native half accepts what waits, up to the budget of a turn; Python's half makes a stream of each connection and gives
-it to `on_accept(stream)`, which sets the callbacks. Nothing can arrive before they are set.
+The native half accepts what waits, up to the budget of a turn; Python's half makes a stream of each connection and
+gives it to `on_accept(stream)`, which sets the callbacks. Nothing can arrive before they are set.
 
-A full listener refuses, or evicts the connection that was silent for longest and to which nothing waits to be sent. When
-the system has no descriptor or memory for another connection, the listener stops asking until one is freed or
+A full listener refuses, or evicts the connection that was silent for longest and to which nothing waits to be sent.
+When the system has no descriptor or memory for another connection, the listener stops asking until one is freed or
 ACCEPT_PAUSE_NS has passed; the connections wait in the backlog meanwhile, and nobody is closed. All of this is counted.
 
 This file must not know a protocol.
@@ -278,7 +278,7 @@ class Listener:
                 self._report(error)
         return 0
 
-    def _make_room(self, key: bytes):
+    def _make_room(self, key):
         """Evict the connection that was idle for longest: of the peer `key`, or of all."""
         stream: Stream = None
         other: Stream
@@ -364,7 +364,7 @@ class Listener:
     # ---- ending ------------------------------------------------------------------------------------------------------
 
     def close(self):
-        """Accept nothing more. Streams that were accepted live on; connections in the backlog are reset by the system."""
+        """Accept nothing more. Streams live on; connections that were not accepted yet are reset by the system."""
         if self.c.fd >= 0:
             self.loop.check()
             self._finish(True)

@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""What the streams and listeners of one loop share: the pool of read memory, the counters, and who waits for descriptors.
+"""What the streams and listeners of one loop share: read memory, counters, and who waits for descriptors.
 
 It hangs off the loop, so that loops of several threads share nothing. This file must not know streams or listeners.
 """

@@ -7,9 +7,9 @@
     on_drain()        after a write that said stop: the program may go on
     on_close(reason)  always, once, last
 
-A stream goes CONNECTING - OPEN - CLOSING - OVER - CLOSED, and never back; any step may be left out. Whatever ends it, the
-end is told in a readiness step, never inside the call that asked for it. A callback that raises ends its stream, for what
-it was given is lost; the error goes to the loop's hook.
+A stream goes CONNECTING - OPEN - CLOSING - OVER - CLOSED, and never back; any step may be left out. Whatever ends it,
+the end is told in a readiness step, never inside the call that asked for it. A callback that raises ends its stream,
+for what it was given is lost; the error goes to the loop's hook.
 
 A stream owns its descriptor and holds itself alive until it is closed. What it does without the interpreter is
 transfer.py's. This file must not know listeners, nor a protocol.
@@ -113,7 +113,7 @@ def _complete(loop: cython.pointer[LoopC], fd: cython.int, events: uint32_t, con
 
 @cython.cfunc
 def stream_adopt(loop: Loop, fd: cython.int, options, listener) -> Stream:
-    """A stream for a connection that was just accepted. Raises if it cannot be registered; the caller closes it then."""
+    """A stream for a connection that was just accepted. If it cannot be registered, the caller closes it."""
     stream: Stream = Stream.__new__(Stream)
     stream._begin(loop, fd, options, False)
     stream.listener = listener
@@ -279,8 +279,8 @@ class Stream:
             limit: object = self.c.cap_bytes if cap else self.c.out.total.limit_bytes
             raise Overflow(
                 f"{buffer_waiting(cython.address(self.c.out)):,} bytes wait for {self!r}, and "
-                f"{'its buffer' if cap else 'all write buffers together'} may hold {limit:,}; write less until on_drain, "
-                f"or raise {'cap_bytes in its StreamOptions' if cap else 'the limit of net.set_write_total'}",
+                f"{'its buffer' if cap else 'all write buffers together'} may hold {limit:,}; "
+                f"write less until on_drain, or raise {'its cap_bytes' if cap else 'that by net.set_write_total'}",
                 limit="cap_bytes" if cap else "WRITE_TOTAL_BYTES",
                 capacity=limit,
             )
@@ -297,7 +297,7 @@ class Stream:
     # ---- reading -----------------------------------------------------------------------------------------------------
 
     def pause(self):
-        """Read nothing more: the system's buffer fills, and the peer has to wait. `on_data` is not called until resume."""
+        """Read nothing more, so that the peer has to wait. `on_data` is not called until `resume`."""
         self.loop.check()
         self.c.paused = True
 

@@ -2,15 +2,15 @@
 """What a stream does without the interpreter: receive, send, wait for room, watch its deadlines.
 
 A stream is registered once. Level-triggered (the default), it is interested in reading until data waits that nobody
-wants, and in writing only from a short send until its buffer is empty: while nothing blocks, it makes no epoll_ctl. Edge
-triggered, its interest never changes; it reads until that would block, and remembers what it left.
+wants, and in writing only from a short send until its buffer is empty: while nothing blocks, it makes no epoll_ctl.
+Edge triggered, its interest never changes; it reads until that would block, and remembers what it left.
 
 One receive per message: a receive that filled less than the room it was offered has emptied the socket, and a level
 triggered poller tells what comes later. What was received stays in the loop's pool until Python's half of the turn
 hands it over; what a stream has for Python is a set of TELL_ bits.
 
-A stream has one timer for all its deadlines. It is not moved when bytes flow: when it fires, it looks when the last byte
-flowed, and is set again for the rest of the time. So it is never early and costs nothing per message.
+A stream has one timer for all its deadlines. It is not moved when bytes flow: when it fires, it looks when the last
+byte flowed, and is set again for the rest of the time. So it is never early and costs nothing per message.
 
 This file must not touch an object of the interpreter.
 """
