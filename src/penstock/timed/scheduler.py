@@ -44,7 +44,7 @@ from cython.cimports.penstock.timed.types import (
 )
 
 from penstock.errors import Overflow, UsageError
-from penstock.limits import SYSTEM_EVENTS_MAX
+from penstock.limits import SYSTEM_EVENTS_MAX as _SYSTEM_EVENTS_MAX
 from penstock.timed.errors import SchedulerStopped
 from penstock.timed.time import Tag
 
@@ -150,11 +150,11 @@ class Scheduler(Memory):
 
     def schedule_system(self, tag, handler):
         """Call `handler(tag)` when physical time reaches the tag; no level, no acquisition."""
-        if len(self.system) >= SYSTEM_EVENTS_MAX:
+        if len(self.system) >= _SYSTEM_EVENTS_MAX:
             raise Overflow(
-                f"{SYSTEM_EVENTS_MAX:,} system events are pending",
+                f"{_SYSTEM_EVENTS_MAX:,} system events are pending",
                 limit="SYSTEM_EVENTS_MAX",
-                capacity=SYSTEM_EVENTS_MAX,
+                capacity=_SYSTEM_EVENTS_MAX,
             )
         self.system_sequence += 1
         heapq.heappush(self.system, (int(tag[0]), int(tag[1]), self.system_sequence, handler))
