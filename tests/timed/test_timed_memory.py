@@ -9,7 +9,19 @@ from typing import Any
 import pytest
 
 from penstock import ManualClock
-from penstock.timed import Environment, LogicalAction, Output, PhysicalAction, Reactor, Startup, Tag, ms, reaction, run, us
+from penstock.timed import (
+    Environment,
+    LogicalAction,
+    Output,
+    PhysicalAction,
+    Reactor,
+    Startup,
+    Tag,
+    ms,
+    reaction,
+    run,
+    us,
+)
 
 
 class Value:

@@ -44,9 +44,12 @@ from cython.cimports.penstock.timed.types import (
 )
 
 from penstock.errors import Overflow, UsageError
+from penstock.limits import MICROSTEPS_MAX as _MICROSTEPS_MAX
 from penstock.limits import SYSTEM_EVENTS_MAX as _SYSTEM_EVENTS_MAX
 from penstock.timed.errors import SchedulerStopped
 from penstock.timed.time import Tag
+
+MICROSTEPS = cython.declare(uint32_t, _MICROSTEPS_MAX)
 
 # What `step` returns.
 BUSY, WAIT, IDLE, DONE = range(4)
@@ -245,6 +248,14 @@ class Scheduler(Memory):
         return False
 
     def _run_tag(self, time_ns: int64_t, microstep: uint32_t):
+        if microstep > MICROSTEPS:
+            self._abandon()
+            raise Overflow(
+                f"the program took {_MICROSTEPS_MAX:,} microsteps at {Tag(time_ns, 0)} and time does not go on; "
+                "give an action or a connection in the circle a delay",
+                limit="MICROSTEPS_MAX",
+                capacity=_MICROSTEPS_MAX,
+            )
         self.c.now_ns = time_ns
         self.c.microstep = microstep
         self.c.tags += 1
