@@ -10,7 +10,6 @@ This file must not know a programming model or a protocol.
 """
 
 import os
-import threading
 
 import cython
 from cython.cimports.cpython.ref import (
@@ -183,6 +182,7 @@ class Loop(Intake):
         self.on_drop = on_drop
         self.lanes = []
         self.reported = {}
+        self.attached = {}
         self.signals = Signals(self.name)
         self._open()
 
