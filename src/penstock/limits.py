@@ -278,6 +278,10 @@ MULTIPORT_WIDTH_MAX = 65_536
 ACTION_CAPACITY = 65_536
 ACTION_CAPACITY_MAX = 16_777_216
 
+# Microsteps of one instant. A program that takes more makes no progress in time: at ten million a second it is stopped
+# after some minutes.
+MICROSTEPS_MAX = 2_000_000_000
+
 # Events that may be pending in one physical action. What comes from outside comes without asking.
 PHYSICAL_ACTION_CAPACITY = 1_024
 

@@ -517,3 +517,76 @@ def test_a_trace_is_written_as_text_and_for_perfetto(tmp_path: Path) -> None:
     assert events[1]["args"]["written"] == {"main.out": "1"}
     with pytest.raises(UsageError):
         trace.write(tmp_path / "t.xml")
+
+
+# ---- what goes wrong -------------------------------------------------------------------------------------------------
+
+
+class Broken(Reactor):
+    tick = Timer(period=ms(1))
+
+    @reaction(tick)
+    def go(self) -> None:
+        raise ValueError("no")
+
+
+def test_an_error_on_a_shared_loop_is_handed_over_or_goes_to_the_hook() -> None:
+    for told in (True, False):
+        hooked: list[BaseException] = []
+        ended: list[BaseException | None] = []
+        loop = penstock.Reactor(on_error=lambda report, hooked=hooked: hooked.append(report.error))  # type: ignore[misc]
+        try:
+            Environment(Broken(), loop=loop).start(ended.append if told else None)
+            loop.set_timeout(0.01, loop.stop)
+            loop.run()
+        finally:
+            loop.close()
+        assert [type(error) for error in (ended if told else hooked)] == [ReactionFailed]
+
+
+def test_logging_an_error_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("ERROR", logger=timed_log.name):
+        environment = run(Broken(), fast=True, timeout=ms(3), on_error="log")
+    assert environment.figures()["errors"] == 4
+    assert caplog.text.count("main.go raised ValueError") == 4
+
+
+def test_microsteps_without_end_are_stopped() -> None:
+    class Main(Reactor):
+        sensor = Input(int)
+
+    main = Main()
+    environment = Environment(main, fast=True, keep_alive=False, timeout=ms(1))
+    environment.scheduler.begin(0)
+    environment.inject(main.sensor, 1, Tag(0, limits.MICROSTEPS_MAX + 1))
+    with pytest.raises(Overflow, match="time does not go on"):
+        environment.scheduler.step(10)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 40), st.booleans()), max_size=60))
+def test_events_of_one_action_come_out_in_order(delays: list[tuple[int, bool]]) -> None:
+    """The ring of pending events against a sorted list: insertion at both ends and in the middle, and pile-ups."""
+
+    class Main(Reactor):
+        start = Startup()
+        later = LogicalAction(int)
+        seen = State[list[tuple[Tag, int]]](factory=list)
+
+        @reaction(start, later, effects=[later])
+        def go(self) -> None:
+            if self.start.is_present:
+                for number, (delay, _) in enumerate(delays):
+                    self.later.schedule(number, delay=ms(delay))
+            else:
+                self.seen.append((self.tag, self.later.value))
+
+    expected: dict[Tag, int] = {}
+    for number, (delay, _) in enumerate(delays):
+        tag = Tag(0, 0).after(ms(delay))
+        while tag in expected:
+            tag = tag.after(0)
+        expected[tag] = number
+    main = Main()
+    run(main, fast=True)
+    assert main.seen == sorted(expected.items())

@@ -12,7 +12,7 @@ from typing import Any
 
 from penstock.core.lane import Lane
 from penstock.core.loop import Timer
-from penstock.errors import Overflow
+from penstock.errors import LaneClosed, LoopClosed, Overflow
 from penstock.limits import TIMED_ARRIVALS_CAPACITY, TIMED_REACTIONS_PER_TURN
 from penstock.reactor import Reactor as Loop
 from penstock.timed.handles import Action
@@ -52,11 +52,11 @@ class Driver:
 
     def post(self, action: Action[Any], value: Any, delay_ns: int, at_ns: int) -> bool:
         """From any other thread: hand an event over. Returns whether the loop takes it."""
-        if self._lane is None or self._done:
+        if self._lane is None:
             return False
         try:
             self.loop.post_threadsafe(self._lane, (action, value, delay_ns, at_ns), 0)
-        except Overflow:
+        except (Overflow, LaneClosed, LoopClosed):
             self.arrivals_refused += 1
             return False
         return True
@@ -82,9 +82,12 @@ class Driver:
             self._timer = None
         try:
             status = scheduler.step(TIMED_REACTIONS_PER_TURN)
-        except BaseException as error:  # handed to whoever runs the program
+        except Exception as error:  # handed to whoever runs the program
             self._finish(error)
             return
+        except BaseException as error:
+            self._finish(error)
+            raise
         if status == BUSY:
             self.wake()
             return

@@ -22,7 +22,7 @@ from penstock.timed.assembly import Program, assemble
 from penstock.timed.driver import Driver
 from penstock.timed.errors import ReactionFailed, ReplayMismatch, SchedulerStopped
 from penstock.timed.handles import Action, Port
-from penstock.timed.plan import DELAY, INPUT, PHYSICAL
+from penstock.timed.plan import ACTION, INPUT, PHYSICAL
 from penstock.timed.reactor import Reactor
 from penstock.timed.record import Recorder, Recording
 from penstock.timed.scheduler import BUSY, DONE, Scheduler
@@ -238,6 +238,9 @@ class Environment:
         self._close_record()
         if self._on_done is not None:
             self._on_done(error)
+        elif isinstance(error, Exception) and self._driver is not None:
+            # Nobody asked to be told: the loop's exception hook is.
+            raise error
 
     def _close_record(self) -> None:
         if self._recorder is not None:
@@ -329,7 +332,7 @@ class Environment:
         queues = {
             trigger.name: self.scheduler.trigger_figures(index)
             for index, trigger in enumerate(self.program.plan.triggers)
-            if trigger.kind <= INPUT and trigger.kind >= min(PHYSICAL, DELAY) - 1
+            if ACTION <= trigger.kind <= INPUT
         }
         return {
             **self.scheduler.figures(),

@@ -108,7 +108,10 @@ class Handle:
 class Port(Handle):
     """A port. Its value persists after the tag; `is_present` does not."""
 
-    __class_getitem__ = classmethod(lambda cls, item: cls)
+    @classmethod
+    def __class_getitem__(cls, item, /):
+        """`Port[int]` is for type checkers."""
+        return cls
 
     def __init__(self, name, owner, type=None, is_input=False):
         Handle.__init__(self, name, owner)
@@ -160,7 +163,10 @@ class Signal(Handle):
 class Action(Handle):
     """An action: scheduled now, present later."""
 
-    __class_getitem__ = classmethod(lambda cls, item: cls)
+    @classmethod
+    def __class_getitem__(cls, item, /):
+        """`Port[int]` is for type checkers."""
+        return cls
 
     def __init__(self, name, owner, type=None, physical=False):
         Handle.__init__(self, name, owner)

@@ -44,9 +44,12 @@ from cython.cimports.penstock.timed.types import (
 )
 
 from penstock.errors import Overflow, UsageError
-from penstock.limits import SYSTEM_EVENTS_MAX
+from penstock.limits import MICROSTEPS_MAX as _MICROSTEPS_MAX
+from penstock.limits import SYSTEM_EVENTS_MAX as _SYSTEM_EVENTS_MAX
 from penstock.timed.errors import SchedulerStopped
 from penstock.timed.time import Tag
+
+MICROSTEPS = cython.declare(uint32_t, _MICROSTEPS_MAX)
 
 # What `step` returns.
 BUSY, WAIT, IDLE, DONE = range(4)
@@ -150,11 +153,11 @@ class Scheduler(Memory):
 
     def schedule_system(self, tag, handler):
         """Call `handler(tag)` when physical time reaches the tag; no level, no acquisition."""
-        if len(self.system) >= SYSTEM_EVENTS_MAX:
+        if len(self.system) >= _SYSTEM_EVENTS_MAX:
             raise Overflow(
-                f"{SYSTEM_EVENTS_MAX:,} system events are pending",
+                f"{_SYSTEM_EVENTS_MAX:,} system events are pending",
                 limit="SYSTEM_EVENTS_MAX",
-                capacity=SYSTEM_EVENTS_MAX,
+                capacity=_SYSTEM_EVENTS_MAX,
             )
         self.system_sequence += 1
         heapq.heappush(self.system, (int(tag[0]), int(tag[1]), self.system_sequence, handler))
@@ -245,6 +248,14 @@ class Scheduler(Memory):
         return False
 
     def _run_tag(self, time_ns: int64_t, microstep: uint32_t):
+        if microstep > MICROSTEPS:
+            self._abandon()
+            raise Overflow(
+                f"the program took {_MICROSTEPS_MAX:,} microsteps at {Tag(time_ns, 0)} and time does not go on; "
+                "give an action or a connection in the circle a delay",
+                limit="MICROSTEPS_MAX",
+                capacity=_MICROSTEPS_MAX,
+            )
         self.c.now_ns = time_ns
         self.c.microstep = microstep
         self.c.tags += 1

@@ -1,0 +1,158 @@
+"""Mutants of the compiled scheduler: is a wrong rule noticed by the tests?
+
+    python bench/timed_mutations.py [NAME ...]
+
+Each mutant is one change in a source of `penstock.timed`. The package is copied, the changed module is compiled anew, and
+the tests of timed programs run on the copy until one fails. A mutant that survives is printed, and fails the command. Half
+a minute each; `tests/timed/test_timed_mutations.py` has the quick half of this argument. This file must not know the tests.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from pathlib import Path
+from shutil import copy, copytree
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCES = ROOT / "src"
+TESTS = [
+    "test_timed_mutations.py",
+    "test_timed_running.py",
+    "test_timed_elements.py",
+    "test_timed_against_interpreter.py",
+]
+SUFFIX = importlib.machinery.EXTENSION_SUFFIXES[0]
+
+MUTANTS: dict[str, tuple[str, str, str]] = {
+    "reversed order": ("assembly", "graph.add(number - 1, number,", "graph.add(number, number - 1,"),
+    "no lexical order": ("assembly", "if number and drafts[number - 1].node is draft.node", "if False and number"),
+    "no levels": ("assembly", "(inferred[n], level[n],", "(inferred[n], 0,"),
+    "deadlines not inherited": ("levels", "inferred[node] = min(inferred[node], inferred[successor])", "pass"),
+    "lost microstep": ("memory", "self.c.now_ns, self.c.microstep + 1, value, 0)", "self.c.now_ns + 1, 0, value, 0)"),
+    "kept microstep": (
+        "memory",
+        "self.c.now_ns + delay_ns, 0, value, 0)",
+        "self.c.now_ns + delay_ns, self.c.microstep, value, 0)",
+    ),
+    "no min delay": ("memory", "delay_ns += self.c.line.triggers[index].offset_ns", "delay_ns += 0"),
+    "sticky presence": (
+        "scheduler",
+        "            slot.present = False\n            slot.late = False",
+        "            slot.late = False",
+    ),
+    "first write wins": (
+        "memory",
+        "if value != cython.NULL:\n            slot.value = value",
+        "if value != cython.NULL and not slot.present:\n            slot.value = value",
+    ),
+    "modes ignored": ("scheduler", "and not self.c.active[reaction.mode] and not reaction.forced", "and False"),
+    "no spacing": (
+        "triggers",
+        "if trigger.scheduled_before and trigger.period_ns > 0",
+        "if False and trigger.period_ns > 0",
+    ),
+    "no pile-up": ("triggers", "microstep[0] = tail.microstep + 1", "microstep[0] = tail.microstep"),
+    "newest lost instead of oldest": (
+        "triggers",
+        "_remove(trigger, 0)\n        return 0",
+        "_remove(trigger, trigger.pending.size - 1)\n        return 0",
+    ),
+    "system events first": (
+        "scheduler",
+        "if _is_before(self.c.system_ns, self.c.system_microstep, time_ns, microstep):",
+        "if not _is_before(time_ns, microstep, self.c.system_ns, self.c.system_microstep):",
+    ),
+    "no shift of system events": ("scheduler", "self._shift_system(step_ns * self.speed)", "pass"),
+    "time goes on in modes": ("triggers", "time_ns[0] += now_ns - left_ns", "time_ns[0] += 0"),
+    "no waiting": (
+        "scheduler",
+        "if not self.c.fast and self.physical() < time_ns:",
+        "if False and self.physical() < time_ns:",
+    ),
+    "later stop wins": (
+        "scheduler",
+        "if _is_before(time_ns, microstep, self.c.stop_ns, self.c.stop_microstep):",
+        "if True:",
+    ),
+    "deadline unseen": ("memory", "reaction.watched = one.deadline_ns >= 0", "reaction.watched = False"),
+    "late unseen": (
+        "scheduler",
+        "            slot.late = True\n            slot.intended_ns",
+        "            slot.intended_ns",
+    ),
+}
+
+
+def compile_module(package: Path, name: str) -> None:
+    """Compile one module of the copy: quickly, not well."""
+    source = package / "timed" / f"{name}.py"
+    generated = source.with_suffix(".c")
+    directives = ["boundscheck=False", "wraparound=False", "cdivision=True", "initializedcheck=False"]
+    options = [part for directive in directives for part in ("-X", directive)]
+    module = f"penstock.timed.{name}"
+    command = [sys.executable, "-m", "cython", "-3", *options, "-I", str(package.parent), "--module-name", module]
+    subprocess.run([*command, str(source), "-o", str(generated)], check=True)
+    include = ["-I", sysconfig.get_paths()["include"], "-I", str(package / "core")]
+    target = source.with_name(name + SUFFIX)
+    subprocess.run(["cc", "-O0", "-w", "-shared", "-fPIC", *include, str(generated), "-o", str(target)], check=True)
+
+
+def copy_package(target: Path) -> Path:
+    """The sources with what was built from them."""
+    package = target / "penstock"
+    copytree(SOURCES / "penstock", package)
+    for path in package.rglob("*.pxd"):
+        if path.with_suffix(".py").exists():
+            found = importlib.util.find_spec(".".join(path.relative_to(target).with_suffix("").parts))
+            if found is None or found.origin is None:
+                raise SystemExit(f"{path.name} is not built; install the package first")
+            copy(found.origin, path.with_name(path.stem + SUFFIX))
+    return package
+
+
+# The editable install must not find the original before the copy.
+RUN = (
+    "import sys, pytest; sys.meta_path = [one for one in sys.meta_path if 'esonpy' not in type(one).__module__"
+    " and 'editable' not in type(one).__module__]; sys.path.insert(0, sys.argv.pop(1)); sys.exit(pytest.main(sys.argv[1:]))"
+)
+
+
+def survives(name: str) -> bool:
+    """Whether no test notices the mutant."""
+    module, old, new = MUTANTS[name]
+    with tempfile.TemporaryDirectory() as folder:
+        package = copy_package(Path(folder))
+        path = package / "timed" / f"{module}.py"
+        text = path.read_text()
+        if text.count(old) != 1:
+            raise SystemExit(f"{name}: {module}.py has {text.count(old)} places like {old!r}; this list is out of date")
+        path.write_text(text.replace(old, new))
+        if path.with_suffix(".pxd").exists():
+            compile_module(package, module)
+        tests = [str(ROOT / "tests" / "timed" / test) for test in TESTS]
+        command = [sys.executable, "-c", RUN, folder, "-x", "-q", *tests]
+        try:
+            return subprocess.run(command, cwd=ROOT, capture_output=True, check=False, timeout=120).returncode == 0
+        except subprocess.TimeoutExpired:
+            return False
+
+
+def main(names: list[str]) -> int:
+    """Try every mutant, or those that are named."""
+    alive = []
+    for name in names or list(MUTANTS):
+        verdict = "survives" if survives(name) else "caught"
+        print(f"{name}: {verdict}", flush=True)
+        if verdict == "survives":
+            alive.append(name)
+    print(f"{len(alive)} of {len(names or MUTANTS)} survive")
+    return 1 if alive else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
