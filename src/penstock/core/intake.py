@@ -59,6 +59,7 @@ from cython.cimports.penstock.core.timers import (
     timers_start,
 )
 from cython.cimports.penstock.core.types import (
+    ENDED,
     ItemC,
     LoopC,
     RegistrationC,
@@ -158,7 +159,12 @@ class Intake(Dispatch):
             raise BadDescriptor(f"descriptor {fd} belongs to {self.name} itself; it was closed behind its back")
         callback: cython.pointer[PyObject] = one.callback
         number: cython.pointer[PyObject] = one.number
+        owner: native_ready_t = one.native if one.owned else cython.NULL
+        context: cython.p_void = one.context
         registry_close(cython.address(self.c.registry), fd)
+        if owner != cython.NULL:
+            # What waits at the record would wait for ever.
+            owner(cython.address(self.c), fd, ENDED, context)
         # Last, because a destructor may do anything, also register this very number.
         Py_XDECREF(number)
         Py_XDECREF(callback)

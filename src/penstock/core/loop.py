@@ -37,6 +37,13 @@ from cython.cimports.penstock.core.clock import (
     Clock,
     clock_now,
 )
+from cython.cimports.penstock.core.descriptor import (
+    descriptors_after_fork,
+    descriptors_free,
+    descriptors_init,
+    descriptors_reserve,
+    descriptors_shutdown,
+)
 from cython.cimports.penstock.core.inbox import (
     POST_CLOSED,
     POST_FULL,
@@ -162,6 +169,7 @@ class Loop(Intake):
 
     def __cinit__(self, *args, **kwargs):
         memset(cython.address(self.c), 0, cython.sizeof(LoopC))
+        self.allowance = INT64_MAX
         self.signal_pipe[0] = -1
         self.signal_pipe[1] = -1
         self.c.waker.read_fd = -1
@@ -203,6 +211,12 @@ class Loop(Intake):
         loop.owner = PyThread_get_thread_ident()
         timers_init(cython.address(loop.timers), policy.timers_max)
         registry_init(cython.address(loop.registry), policy.descriptors_max)
+        descriptors_init(
+            cython.address(loop.descriptors),
+            limits.OPERATIONS_MAX,
+            limits.OPERATIONS_PER_QUEUE_MAX,
+            limits.OPERATIONS_SHARE,
+        )
         probes_init(cython.address(loop.probes), loop.now_ns)
         # Twice: those that the poller finds, and those that are still ready.
         loop.ready = cython.cast(cython.pointer[ReadyC], malloc(2 * loop.ready_batch * cython.sizeof(ReadyC)))
@@ -405,6 +419,7 @@ class Loop(Intake):
         fd: cython.int
         for lane in self.lanes:
             lane.close()
+        descriptors_shutdown(loop)
         while inbox_take(cython.address(loop.inbox), cython.address(item)):
             loop.probes.closed_drops += 1
             Py_XDECREF(cython.cast(cython.pointer[PyObject], item.first))
@@ -440,6 +455,7 @@ class Loop(Intake):
         inbox_free(cython.address(loop.inbox))
         timers_free(cython.address(loop.timers))
         registry_free(cython.address(loop.registry))
+        descriptors_free(cython.address(loop.descriptors))
         free(loop.ready)
         free(loop.due)
         free(loop.lanes)
