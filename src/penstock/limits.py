@@ -114,6 +114,20 @@ SIMULATED_DESCRIPTORS_MAX = 65_536
 # Events that may be scheduled in a simulated kernel.
 SIMULATED_SCHEDULE_MAX = 1_048_576
 
+# ---- operations on descriptors ---------------------------------------------------------------------------------------
+
+# Operations of one loop that may wait or be completed at once. About 300 bytes each: as many as descriptors.
+OPERATIONS_MAX = 1_048_576
+
+# Operations of one kind that may wait at one descriptor. Who queues more does not look at completions.
+OPERATIONS_PER_QUEUE_MAX = 4_096
+
+# Operations that one descriptor performs in one turn: amortises the event, and lets the others wait for 0.2 ms at most.
+OPERATIONS_SHARE = 64
+
+# Records of descriptors that a loop makes before they are needed. None: the first connections cost 0.1 us more.
+PREALLOCATED_DESCRIPTORS = 0
+
 OnInvariant = Literal["raise", "abort"]
 
 
@@ -141,6 +155,10 @@ class Policy:
     poll_skip_ns: int = POLL_SKIP_NS
     tick_period_ns: int = TICK_PERIOD_NS
     block_timeout_ns: int = BLOCK_TIMEOUT_NS
+    operations_max: int = OPERATIONS_MAX
+    operations_per_queue_max: int = OPERATIONS_PER_QUEUE_MAX
+    operations_share: int = OPERATIONS_SHARE
+    preallocated_descriptors: int = PREALLOCATED_DESCRIPTORS
     on_invariant: OnInvariant = "raise"
 
     def __post_init__(self) -> None:
@@ -164,6 +182,10 @@ POLICY_RANGES: dict[str, tuple[int, int]] = {
     "poll_skip_ns": (0, 1_000_000),
     "tick_period_ns": (TICK_PERIOD_MIN_NS, TICK_PERIOD_MAX_NS),
     "block_timeout_ns": (0, WAIT_MAX_NS),
+    "operations_max": (1, 16_777_216),
+    "operations_per_queue_max": (1, 1_048_576),
+    "operations_share": (1, 65_536),
+    "preallocated_descriptors": (0, DESCRIPTORS_MAX),
 }
 
 if {field.name for field in fields(Policy)} != POLICY_RANGES.keys() | {"on_invariant"}:  # pragma: no cover
@@ -192,16 +214,7 @@ SIMULATED_FAULTS_MAX = 65_536
 # itself for the same instant is found out after some seconds.
 SIMULATED_ACTIONS_PER_CALL_MAX = 16_777_216
 
-# ---- operations on descriptors ---------------------------------------------------------------------------------------
-
-# Operations of one loop that may wait or be completed at once. About 300 bytes each: as many as descriptors.
-OPERATIONS_MAX = 1_048_576
-
-# Operations of one kind that may wait at one descriptor. Who queues more does not look at completions.
-OPERATIONS_PER_QUEUE_MAX = 4_096
-
-# Operations that one descriptor performs in one turn: amortises the event, and lets the others wait for 0.2 ms at most.
-OPERATIONS_SHARE = 64
+# ---- system calls of operations ----------------------------------------------------------------------------------------
 
 # Bytes that one perform of a write moves before the others get their turn, in 0.1 ms on a common machine.
 OPERATION_SHARE_BYTES = 1_048_576

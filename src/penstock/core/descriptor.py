@@ -174,7 +174,11 @@ def _complete(loop: cython.pointer[LoopC], operation: cython.pointer[OperationC]
 @cython.nogil
 @cython.exceptval(check=False)
 def descriptor_refuse(
-    loop: cython.pointer[LoopC], operation: cython.pointer[OperationC], kind: cython.int, fd: cython.int, error: cython.int
+    loop: cython.pointer[LoopC],
+    operation: cython.pointer[OperationC],
+    kind: cython.int,
+    fd: cython.int,
+    error: cython.int,
 ) -> cython.void:
     """Complete an operation that has not begun, or not ended, with an error."""
     operation.kind = kind
@@ -188,9 +192,7 @@ def descriptor_refuse(
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def _next_of(
-    loop: cython.pointer[LoopC], queue: cython.pointer[OperationQueueC]
-) -> cython.pointer[OperationC]:
+def _next_of(loop: cython.pointer[LoopC], queue: cython.pointer[OperationQueueC]) -> cython.pointer[OperationC]:
     """Take the first of a queue; it waits no more."""
     operation: cython.pointer[OperationC] = queue_pop(queue)
     if operation != cython.NULL and not operation.internal:
@@ -204,9 +206,7 @@ def _next_of(
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def _registration(
-    loop: cython.pointer[LoopC], one: cython.pointer[DescriptorC]
-) -> cython.pointer[RegistrationC]:
+def _registration(loop: cython.pointer[LoopC], one: cython.pointer[DescriptorC]) -> cython.pointer[RegistrationC]:
     registration: cython.pointer[RegistrationC]
     if one.registration == 0 or cython.cast(uint32_t, one.fd) >= loop.registry.size:
         return cython.NULL
@@ -585,9 +585,7 @@ def _fault(
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def _serve(
-    loop: cython.pointer[LoopC], one: cython.pointer[DescriptorC], kind: cython.int, share: uint32_t
-) -> int32_t:
+def _serve(loop: cython.pointer[LoopC], one: cython.pointer[DescriptorC], kind: cython.int, share: uint32_t) -> int32_t:
     """Perform what waits in one queue, in order. Returns what is left of the share; -1 if it is used up and more waits,
     -2 if the record is over."""
     queue: cython.pointer[OperationQueueC] = cython.address(one.queues[kind])
@@ -621,7 +619,9 @@ def _serve(
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def _disarm(loop: cython.pointer[LoopC], one: cython.pointer[DescriptorC], events: uint32_t, idle: uint32_t) -> cython.void:
+def _disarm(
+    loop: cython.pointer[LoopC], one: cython.pointer[DescriptorC], events: uint32_t, idle: uint32_t
+) -> cython.void:
     """Stop the poller from telling what nobody waits for. `idle`: what it told in vain."""
     waiting: uint32_t = 0
     kind: cython.int

@@ -10,6 +10,7 @@ cdef enum:
     POST_CLOSED = 3
 
 cdef int inbox_init(InboxC* inbox, uint64_t capacity) noexcept nogil
+cdef int inbox_after_fork(InboxC* inbox) noexcept nogil
 cdef void inbox_free(InboxC* inbox) noexcept nogil
 cdef int inbox_post(
     InboxC* inbox, void* first, void* second, int kind, LaneC* blocking, int64_t deadline_ns, bint* wake

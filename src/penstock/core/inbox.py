@@ -57,6 +57,18 @@ def inbox_init(inbox: cython.pointer[InboxC], capacity: uint64_t) -> cython.int:
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
+def inbox_after_fork(inbox: cython.pointer[InboxC]) -> cython.int:
+    """In the child, whoever held the lock or waited for room does not exist. What was posted stays."""
+    inbox.waiting = 0
+    inbox.sleeping = False
+    if pthread_mutex_init(cython.address(inbox.lock), cython.NULL) != 0:
+        return -1
+    return platform_cond_init(cython.address(inbox.room))
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
 def inbox_free(inbox: cython.pointer[InboxC]) -> cython.void:
     """Give everything back. The inbox is closed and empty, and nobody waits any more."""
     if inbox.ready:

@@ -48,6 +48,7 @@ from cython.cimports.penstock.core.inbox import (
     POST_CLOSED,
     POST_FULL,
     POST_OK,
+    inbox_after_fork,
     inbox_close,
     inbox_free,
     inbox_init,
@@ -65,6 +66,7 @@ from cython.cimports.penstock.core.probes import (
 )
 from cython.cimports.penstock.core.registry import (
     registry_at,
+    registry_close,
     registry_free,
     registry_init,
 )
@@ -91,6 +93,7 @@ from cython.cimports.penstock.core.timers import (
 )
 from cython.cimports.penstock.core.turn import (
     turn_idle,
+    turn_reset_poller,
 )
 from cython.cimports.penstock.core.types import (
     POST_CALL,
@@ -213,9 +216,9 @@ class Loop(Intake):
         registry_init(cython.address(loop.registry), policy.descriptors_max)
         descriptors_init(
             cython.address(loop.descriptors),
-            limits.OPERATIONS_MAX,
-            limits.OPERATIONS_PER_QUEUE_MAX,
-            limits.OPERATIONS_SHARE,
+            policy.operations_max,
+            policy.operations_per_queue_max,
+            policy.operations_share,
         )
         probes_init(cython.address(loop.probes), loop.now_ns)
         # Twice: those that the poller finds, and those that are still ready.
@@ -226,6 +229,7 @@ class Loop(Intake):
         )
         if (
             loop.ready == cython.NULL
+            or descriptors_reserve(cython.address(loop.descriptors), policy.preallocated_descriptors) < 0
             or loop.due == cython.NULL
             or loop.lanes == cython.NULL
             or ring_init(cython.address(loop.deferred), policy.deferred_capacity) < 0
@@ -367,6 +371,85 @@ class Loop(Intake):
             self._leave()
         ran: uint64_t = loop.probes.ready_native - before
         return ran + self.ran_python + loop.posts_run + loop.timers_run + loop.deferred_run + loop.events_run
+
+    def _turns(self, wait_cap_ns: int64_t, allowance: int64_t, turns: cython.int):
+        """Turns until a handler of Python has run, or for ever (`turns` is 0) until nothing is left to do."""
+        loop: cython.pointer[LoopC] = cython.address(self.c)
+        count: int64_t = 0
+        self._enter()
+        try:
+            while not platform_atomic_load(cython.address(loop.stopping)):
+                if turn_idle(loop) and not len(self.signals):
+                    break
+                self.allowance = allowance
+                self._one_turn(wait_cap_ns, True, True)
+                ran: int64_t = allowance - self.allowance
+                count += ran
+                turns -= 1
+                if turns == 0 or (wait_cap_ns == 0 and ran == 0) or (wait_cap_ns > 0 and ran > 0):
+                    break
+        finally:
+            self.allowance = INT64_MAX
+            platform_atomic_store(cython.address(loop.stopping), 0)
+            self._leave()
+        return count
+
+    def run_one(self):
+        """Wait until one handler of Python has run; 0 if there is nothing to wait for, or on stop."""
+        return self._turns(INT64_MAX, 1, 0)
+
+    def poll_ready(self):
+        """Run what is ready, and what that makes ready, without waiting. Returns how many handlers ran."""
+        return self._turns(0, INT64_MAX, limits.POLL_TURNS_MAX)
+
+    def poll_one(self):
+        """Run one handler if one is ready, without waiting. Returns how many ran."""
+        return self._turns(0, 1, 1)
+
+    def restart(self):
+        """Forget a `stop` that no run has seen."""
+        self.check()
+        platform_atomic_store(cython.address(self.c.stopping), 0)
+
+    # ---- forks -------------------------------------------------------------------------------------------------------
+
+    def after_fork(self):
+        """In a child process: a fresh poller and waker, everything registered once more, and this thread as owner.
+
+        The parent's poller is not touched. What the parent had queued is queued here too.
+        """
+        loop: cython.pointer[LoopC] = cython.address(self.c)
+        if loop.closed:
+            raise LoopClosed(f"{self.name} is closed; make a new loop")
+        if loop.forks == platform_fork_count():
+            raise UsageError(f"{self.name} was made in this process; after_fork() is for the child, after a fork")
+        if not self.poller.simulated:
+            self._forget_self(loop.waker.read_fd)
+            self._forget_self(self.signal_pipe[0])
+        self._close_own()
+        failed: cython.int = inbox_after_fork(cython.address(loop.inbox))
+        if failed == 0:
+            failed = waker_open(cython.address(loop.waker))
+        if failed == 0:
+            failed = platform_pipe_open(self.signal_pipe)
+        if failed < 0:
+            raise OSError(-failed, f"{self.name} cannot open its waker: {os.strerror(-failed)}")
+        loop.forks = platform_fork_count()
+        loop.owner = PyThread_get_thread_ident()
+        turn_reset_poller(loop)
+        descriptors_after_fork(loop)
+        if loop.failed:
+            self._raise_noted()
+        if not self.poller.simulated:
+            self._watch_self(loop.waker.read_fd, _woken)
+            self._watch_self(self.signal_pipe[0], _signalled)
+
+    def _forget_self(self, fd: cython.int):
+        """End a registration of the loop's own."""
+        self.c.registry.table[fd].internal = False
+        self.c.registry.live += 1
+        registry_close(cython.address(self.c.registry), fd)
+        return 0
 
     def _enter(self):
         self.check()

@@ -98,9 +98,7 @@ def queue_pop(queue: cython.pointer[OperationQueueC]) -> cython.pointer[Operatio
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def queue_choose(
-    queue: cython.pointer[OperationQueueC], chosen: cython.pointer[OperationQueueC]
-) -> cython.void:
+def queue_choose(queue: cython.pointer[OperationQueueC], chosen: cython.pointer[OperationQueueC]) -> cython.void:
     """Move those that are marked to `chosen`; both keep their order."""
     left: uint32_t = queue.size
     while left > 0:
@@ -312,7 +310,9 @@ def _result_of(operation: cython.pointer[OperationC]):
         # Also beside an error: what was written is written.
         return operation.result
     if operation.error:
-        return getattr(cython.cast(object, operation.subject), "moved", None) if operation.subject != cython.NULL else None
+        return (
+            getattr(cython.cast(object, operation.subject), "moved", None) if operation.subject != cython.NULL else None
+        )
     if operation.answer == ANSWER_BYTES:
         return PyBytes_FromStringAndSize(operation.data, operation.result)
     if operation.answer == ANSWER_VALUE and operation.value != cython.NULL:

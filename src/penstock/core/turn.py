@@ -355,7 +355,7 @@ def _readiness(loop: cython.pointer[LoopC]) -> cython.void:
     if found:
         loop.stale_polls = loop.stale_polls + 1 if stale else 0
         if loop.stale_polls >= STALE_POLLS_MAX:
-            _reset_poller(loop)
+            turn_reset_poller(loop)
     loop.probes.ready += loop.ready_seen
     loop.probes.ready_python += loop.ready_count
 
@@ -363,7 +363,7 @@ def _readiness(loop: cython.pointer[LoopC]) -> cython.void:
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def _reset_poller(loop: cython.pointer[LoopC]) -> cython.void:
+def turn_reset_poller(loop: cython.pointer[LoopC]) -> cython.void:
     """Start the poller afresh with what is registered now."""
     fd: uint32_t
     loop.stale_polls = 0

@@ -159,9 +159,9 @@ class Descriptor:
         if operation == cython.NULL:
             self.loop.c.descriptors.refusals += 1
             raise Overflow(
-                f"{self.loop.name} has {limits.OPERATIONS_MAX:,} operations that are not handed over; start fewer",
-                limit="OPERATIONS_MAX",
-                capacity=limits.OPERATIONS_MAX,
+                f"{self.loop.name} has {self.loop.policy.operations_max:,} operations that are not handed over; start fewer",
+                limit="operations_max",
+                capacity=self.loop.policy.operations_max,
             )
         Py_INCREF(callback)
         operation.callback = cython.cast(cython.pointer[PyObject], callback)
@@ -182,10 +182,10 @@ class Descriptor:
             return 0
         operation_release(cython.address(loop.descriptors), operation)
         raise Overflow(
-            f"descriptor {self.number} has {limits.OPERATIONS_PER_QUEUE_MAX:,} operations of this kind waiting; start "
+            f"descriptor {self.number} has {self.loop.policy.operations_per_queue_max:,} operations of this kind waiting; start "
             "the next one when one has ended",
-            limit="OPERATIONS_PER_QUEUE_MAX",
-            capacity=limits.OPERATIONS_PER_QUEUE_MAX,
+            limit="operations_per_queue_max",
+            capacity=self.loop.policy.operations_per_queue_max,
         )
 
     def _start_call(self, kind: cython.int, call, callback, key, speculative: cython.bint):
