@@ -35,7 +35,6 @@ from cython.cimports.penstock.core.registry import (
 )
 from cython.cimports.penstock.core.system import EBADF, ECANCELED, EEXIST, EMFILE, ENOENT, ENOMEM, ENOTSUP, EPERM
 from cython.cimports.penstock.core.types import (
-    ENDED,
     ERROR,
     FAULT_SHIFT,
     HANGUP,
@@ -325,6 +324,7 @@ def descriptor_open(
     registration.callback = cython.NULL
     registration.number = cython.NULL
     registration.native = _ready
+    registration.complete = _over
     registration.context = one
     registration.owned = True
     loop.registry.owned += 1
@@ -654,10 +654,6 @@ def _ready(loop: cython.pointer[LoopC], fd: cython.int, events: uint32_t, contex
     idle: uint32_t = 0
     served: uint32_t = events
     share: int32_t = cython.cast(int32_t, loop.descriptors.share)
-    if events & ENDED:
-        one.watched = False
-        descriptor_deregister(loop, one)
-        return READY_DONE
     if events >> FAULT_SHIFT:
         for kind in range(OPERATION_KINDS):
             if events & _bit(kind):
@@ -680,3 +676,14 @@ def _ready(loop: cython.pointer[LoopC], fd: cython.int, events: uint32_t, contex
             return READY_AGAIN
     _disarm(loop, one, events, idle)
     return READY_DONE
+
+
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def _over(loop: cython.pointer[LoopC], fd: cython.int, events: uint32_t, context: cython.p_void) -> cython.int:
+    """The registration has ended without our doing, and the poller is told by whoever ended it: what waits would wait
+    for ever."""
+    one: cython.pointer[DescriptorC] = cython.cast(cython.pointer[DescriptorC], context)
+    one.watched = False
+    descriptor_deregister(loop, one)
+    return 0

@@ -18,6 +18,7 @@ cdef class Dispatch:
     cdef readonly Poller poller
     cdef readonly object signals
     cdef object on_error
+    cdef readonly dict attached  # what rooms above keep with the loop, each under its own name
     cdef object on_drop
     cdef object reported
     cdef list lanes

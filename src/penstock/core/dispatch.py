@@ -332,6 +332,10 @@ class Dispatch:
             if one == cython.NULL:
                 loop.probes.stale += 1
                 continue
+            if one.complete != cython.NULL:
+                self.ran_python += 1
+                one.complete(loop, cython.cast(cython.int, cython.cast(uint32_t, token)), events, one.context)
+                continue
             # An earlier handler of the batch may have lost interest on its behalf.
             events &= one.interest | ERROR | HANGUP
             if events == 0:

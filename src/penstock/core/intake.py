@@ -59,10 +59,11 @@ from cython.cimports.penstock.core.timers import (
     timers_start,
 )
 from cython.cimports.penstock.core.types import (
-    ENDED,
+    REGISTRATION_OVER,
     ItemC,
     LoopC,
     RegistrationC,
+    native_complete_t,
     native_ready_t,
     native_timer_t,
 )
@@ -159,15 +160,14 @@ class Intake(Dispatch):
             raise BadDescriptor(f"descriptor {fd} belongs to {self.name} itself; it was closed behind its back")
         callback: cython.pointer[PyObject] = one.callback
         number: cython.pointer[PyObject] = one.number
-        owner: native_ready_t = one.native if one.owned else cython.NULL
+        complete: native_complete_t = one.complete
         context: cython.p_void = one.context
         registry_close(cython.address(self.c.registry), fd)
-        if owner != cython.NULL:
-            # What waits at the record would wait for ever.
-            owner(cython.address(self.c), fd, ENDED, context)
         # Last, because a destructor may do anything, also register this very number.
         Py_XDECREF(number)
         Py_XDECREF(callback)
+        if complete != cython.NULL:
+            complete(cython.address(self.c), fd, REGISTRATION_OVER, context)
 
     def modify_fd(self, fd: cython.int, interest: uint32_t):
         """Change what is wanted of a descriptor; the poller learns of it in step 6."""

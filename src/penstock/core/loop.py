@@ -194,6 +194,7 @@ class Loop(Intake):
         self.on_drop = on_drop
         self.lanes = []
         self.reported = {}
+        self.attached = {}
         self.signals = Signals(self.name)
         self._open()
 

@@ -11,13 +11,22 @@ from cython.cimports.penstock.core.clock import clock_now
 from cython.cimports.penstock.core.registry import (
     registry_at,
     registry_close,
+    registry_note_again,
     registry_note_change,
     registry_open,
     registry_token,
 )
 from cython.cimports.penstock.core.system import EBUSY, EEXIST, EMFILE, ENOENT
 from cython.cimports.penstock.core.timers import timers_cancel, timers_find, timers_start
-from cython.cimports.penstock.core.types import ItemC, LoopC, RegistrationC, TimerC, native_ready_t, native_timer_t
+from cython.cimports.penstock.core.types import (
+    ItemC,
+    LoopC,
+    RegistrationC,
+    TimerC,
+    native_complete_t,
+    native_ready_t,
+    native_timer_t,
+)
 
 
 @cython.cfunc
@@ -62,6 +71,29 @@ def _native_at(loop: cython.pointer[LoopC], fd: cython.int) -> cython.pointer[Re
     if one == cython.NULL or one.native == cython.NULL or one.internal:
         return cython.NULL
     return one
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def native_complete(loop: cython.pointer[LoopC], fd: cython.int, complete: native_complete_t) -> cython.int:
+    """Give a native registration the half that needs the GIL; it runs when the handler answers READY_PYTHON."""
+    one: cython.pointer[RegistrationC] = _native_at(loop, fd)
+    if one == cython.NULL:
+        return -ENOENT
+    one.complete = complete
+    return 0
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def native_note(loop: cython.pointer[LoopC], fd: cython.int, events: uint32_t) -> cython.int:
+    """Have a native handler called with `events` in the next readiness step, without asking the poller."""
+    if _native_at(loop, fd) == cython.NULL:
+        return -ENOENT
+    registry_note_again(cython.address(loop.registry), fd, events)
+    return 0
 
 
 @cython.cfunc

@@ -124,6 +124,7 @@ def registry_close(registry: cython.pointer[RegistryC], fd: cython.int) -> cytho
     one.callback = cython.NULL
     one.number = cython.NULL
     one.native = cython.NULL
+    one.complete = cython.NULL
     one.context = cython.NULL
     registry.live -= 1
 

@@ -43,6 +43,8 @@ from cython.cimports.penstock.core.types import (
     HANGUP,
     READABLE,
     READY_AGAIN,
+    READY_DONE,
+    READY_PYTHON,
     SUSPECTS,
     ItemC,
     LaneC,
@@ -299,19 +301,25 @@ def _ready_one(loop: cython.pointer[LoopC], fd: cython.int, events: uint32_t) ->
     answer: cython.int = one.native(loop, fd, events, one.context)
     loop.probes.ready_native += 1
     _ran(loop, fd)
-    if answer == READY_AGAIN:
-        # The handler may have done anything, also ended its registration or made the table move.
-        one = registry_at(cython.address(loop.registry), fd)
-        if one != cython.NULL and one.generation == generation:
-            registry_note_again(cython.address(loop.registry), fd, events)
+    if answer == READY_DONE:
+        return
+    # The handler may have done anything, also ended its registration or made the table move.
+    one = registry_at(cython.address(loop.registry), fd)
+    if one == cython.NULL or one.generation != generation:
+        return
+    if answer & READY_AGAIN:
+        registry_note_again(cython.address(loop.registry), fd, events)
+    if answer & READY_PYTHON and one.complete != cython.NULL:
+        loop.ready[loop.ready_count].token = registry_token(one, fd)
+        loop.ready[loop.ready_count].events = events
+        loop.ready_count += 1
 
 
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def _still_ready(loop: cython.pointer[LoopC]) -> cython.void:
-    """Give another share to those that stopped at theirs, behind those that the poller has found."""
-    last: cython.int = loop.registry.again_last
+def _still_ready(loop: cython.pointer[LoopC], last: cython.int) -> cython.void:
+    """Give another share to those that stopped at theirs, up to `last`, behind those that the poller has found."""
     budget: uint32_t = loop.ready_batch
     fd: cython.int = -1
     while fd != last and budget > 0:
@@ -336,6 +344,8 @@ def _readiness(loop: cython.pointer[LoopC]) -> cython.void:
     found: uint32_t = loop.ready_count
     index: uint32_t
     stale: cython.bint = False
+    # Who stops at its share from now on has had it, and waits for the next turn.
+    last: cython.int = loop.registry.again_last
     loop.ready_count = 0
     loop.ready_next = 0
     loop.ready_seen = found
@@ -350,8 +360,8 @@ def _readiness(loop: cython.pointer[LoopC]) -> cython.void:
             one.again_events |= loop.ready[index].events
         else:
             _ready_one(loop, cython.cast(uint32_t, token), loop.ready[index].events)
-    if loop.registry.again_first >= 0:
-        _still_ready(loop)
+    if last >= 0:
+        _still_ready(loop, last)
     if found:
         loop.stale_polls = loop.stale_polls + 1 if stale else 0
         if loop.stale_polls >= STALE_POLLS_MAX:

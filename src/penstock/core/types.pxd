@@ -21,21 +21,27 @@ cdef enum:
     ERROR = 4
     HANGUP = 8
     PRIORITY = 16
-    # Not from a poller: the registration of a descriptor record has ended behind its back.
-    ENDED = 32
     # Above this bit: the errno of a poller that could not watch; it stands for ERROR too.
     FAULT_SHIFT = 16
-    # What a native handler answers.
+    # What a native handler answers; READY_PYTHON may be added to either.
     READY_DONE = 0
     READY_AGAIN = 1
+    READY_PYTHON = 2
+    # What a completion is told when its registration ends without the handler's doing.
+    REGISTRATION_OVER = 0x80000000
 
 # ---- what a handler without the GIL looks like ----------------------------------------------------------------------
 
 # Called in the readiness step. Returns READY_DONE, or READY_AGAIN if it stopped at its share and the descriptor is still
-# ready: it is then called again in the next turn, behind the others.
+# ready: it is then called again in the next turn, behind the others. With READY_PYTHON added, the registration's
+# completion is called in this turn's batch.
 ctypedef int (*native_ready_t)(LoopC* loop, int fd, uint32_t events, void* context) noexcept nogil
 # Called in the timer step; `timer` is the identity that timers_start gave out.
 ctypedef void (*native_timer_t)(LoopC* loop, uint64_t timer, void* context) noexcept nogil
+# The half of a native handler that needs the GIL: called in step 5 with the events of the handler's call. It contains the
+# errors of what it calls; what it raises leaves `run`. REGISTRATION_OVER: the loop closes, or the number was registered
+# anew; there is no registration any more, and this is the last call.
+ctypedef int (*native_complete_t)(LoopC* loop, int fd, uint32_t events, void* context) except -1
 
 # ---- clock.py -------------------------------------------------------------------------------------------------------
 
@@ -169,6 +175,7 @@ cdef struct RegistrationC:
     PyObject* callback      # NULL for a native handler
     PyObject* number        # the descriptor's number as an object, so that a dispatch allocates nothing
     native_ready_t native
+    native_complete_t complete  # of a native handler; may be NULL
     void* context
     uint32_t generation
     uint32_t interest       # what is wanted
