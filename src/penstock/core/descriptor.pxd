@@ -4,7 +4,7 @@ from penstock.core.types cimport DescriptorC, DescriptorsC, LoopC, OperationC
 
 cdef void descriptors_init(DescriptorsC* every, uint32_t operations_max, uint32_t queue_max, uint32_t share) noexcept nogil
 cdef int descriptors_reserve(DescriptorsC* every, uint32_t count) noexcept nogil
-cdef void descriptors_shutdown(LoopC* loop)
+cdef int descriptors_shutdown(LoopC* loop) except -1
 cdef void descriptors_free(DescriptorsC* every) noexcept nogil
 cdef DescriptorC* descriptor_open(LoopC* loop, int fd, bint edge, int* failed) noexcept nogil
 cdef DescriptorC* descriptor_open_internal(LoopC* loop, int fd, bint edge, OperationC* operation, int* failed) noexcept nogil

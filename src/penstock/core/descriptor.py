@@ -25,7 +25,7 @@ import cython
 from cython.cimports.libc.stdint import int32_t, uint32_t
 from cython.cimports.libc.stdlib import calloc, free
 from cython.cimports.libc.string import memset
-from cython.cimports.penstock.core.operation import operation_release, queue_choose, queue_pop, queue_push
+from cython.cimports.penstock.core.operation import operation_destroy, queue_choose, queue_pop, queue_push
 from cython.cimports.penstock.core.registry import (
     registry_close,
     registry_note_again,
@@ -389,7 +389,8 @@ def descriptor_deregister(loop: cython.pointer[LoopC], one: cython.pointer[Descr
 
 
 @cython.cfunc
-def descriptors_shutdown(loop: cython.pointer[LoopC]) -> cython.void:
+@cython.exceptval(-1, check=False)
+def descriptors_shutdown(loop: cython.pointer[LoopC]) -> cython.int:
     """The loop closes: everything that waits or is about to be handed over is destroyed, once, and counted."""
     every: cython.pointer[DescriptorsC] = cython.address(loop.descriptors)
     every.shut = True
@@ -401,8 +402,9 @@ def descriptors_shutdown(loop: cython.pointer[LoopC]) -> cython.void:
         if operation.complete != cython.NULL:
             operation.complete(loop, operation)
         else:
-            operation_release(every, operation)
+            operation_destroy(every, operation)
         operation = queue_pop(cython.address(every.completed))
+    return 0
 
 
 @cython.cfunc

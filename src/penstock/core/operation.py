@@ -156,6 +156,19 @@ def operation_release(owner: cython.pointer[DescriptorsC], operation: cython.poi
     Py_XDECREF(held.callback)
 
 
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def operation_destroy(owner: cython.pointer[DescriptorsC], operation: cython.pointer[OperationC]) -> cython.int:
+    """Release an operation that nobody will be told of; who made the result knows how to get rid of it."""
+    subject = cython.cast(object, operation.subject) if operation.subject != cython.NULL else None
+    value = cython.cast(object, operation.value) if operation.value != cython.NULL else None
+    operation_release(owner, operation)
+    discard = getattr(subject, "discard", None)
+    if value is not None and discard is not None:
+        discard(value)
+    return 0
+
+
 # ---- perform ---------------------------------------------------------------------------------------------------------
 
 
