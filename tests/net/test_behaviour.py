@@ -279,7 +279,7 @@ def test_a_closed_reader_of_a_pipe_fails_the_write(world: AnyWorld) -> None:
 
 
 def test_cancel_all_in_order_and_once(world: AnyWorld) -> None:
-    one, peer = world.tcp_pair()
+    one, _peer = world.tcp_pair()
     data = b"w" * 20_000_000
     one.write(data, world.note("write"))
     one.wait("except", world.note("except"))
@@ -322,12 +322,12 @@ def test_cancel_by_key_keeps_the_order_of_the_others(world: AnyWorld) -> None:
 
 
 def test_close_cancels_what_waits_and_gives_the_record_back_once(world: AnyWorld) -> None:
-    one, peer = world.pair()
+    one, _peer = world.pair()
     one.read(1, world.note("read"))
     one.close()
     one.close()
     assert world.counters()["live"] == 0
-    two, peer_two = world.pair()
+    two, _peer_two = world.pair()
     assert world.counters()["allocated"] == 1, "the record is used again"
     world.turns()
     assert world.told == [("read", errno.ECANCELED, None)]
@@ -336,7 +336,7 @@ def test_close_cancels_what_waits_and_gives_the_record_back_once(world: AnyWorld
 
 
 def test_an_operation_on_a_closed_descriptor_is_told_so(world: AnyWorld) -> None:
-    one, peer = world.pair()
+    one, _peer = world.pair()
     one.close()
     one.read(1, world.note("read"))
     one.write(b"x", world.note("write"))
@@ -373,7 +373,7 @@ def test_an_event_of_an_earlier_life_reaches_nobody(world: AnyWorld) -> None:
 
 
 def test_a_registration_under_the_same_number_cancels_what_waits(world: AnyWorld) -> None:
-    one, peer = world.pair()
+    one, _peer = world.pair()
     one.read(1, world.note("read"))
     if not world.simulated:
         world.reactor.register(one.fileno(), READABLE, lambda fd, events: None)
@@ -404,7 +404,7 @@ def test_a_move_takes_along_what_waits(world: AnyWorld) -> None:
 
 
 def test_closing_the_reactor_ends_everything_once(world: AnyWorld) -> None:
-    one, peer = world.pair()
+    one, _peer = world.pair()
     two, peer_two = world.pair()
     world.send(peer_two, b"done")
     one.read(1, world.note("waits"))

@@ -1,15 +1,11 @@
 from libc.stdint cimport uint32_t, uint64_t
 
-from penstock.core.types cimport DescriptorC, DescriptorsC, LoopC, OperationC
+from penstock.core.types cimport DescriptorC, LoopC, OperationC
 
-cdef void descriptors_init(DescriptorsC* every, uint32_t operations_max, uint32_t queue_max, uint32_t share) noexcept nogil
-cdef int descriptors_reserve(DescriptorsC* every, uint32_t count) noexcept nogil
 cdef int descriptors_shutdown(LoopC* loop) except -1
-cdef void descriptors_free(DescriptorsC* every) noexcept nogil
 cdef DescriptorC* descriptor_open(LoopC* loop, int fd, bint edge, int* failed) noexcept nogil
 cdef DescriptorC* descriptor_open_internal(LoopC* loop, int fd, bint edge, OperationC* operation, int* failed) noexcept nogil
 cdef bint descriptor_start(LoopC* loop, DescriptorC* one, OperationC* operation, int kind, bint speculative) noexcept nogil
-cdef void descriptor_refuse(LoopC* loop, OperationC* operation, int kind, int fd, int error) noexcept nogil
 cdef uint32_t descriptor_cancel(LoopC* loop, DescriptorC* one, int kind) noexcept nogil
 cdef uint32_t descriptor_cancel_key(LoopC* loop, DescriptorC* one, int kind, const void* key) noexcept nogil
 cdef uint32_t descriptor_cancel_chosen(LoopC* loop, DescriptorC* one, int kind) noexcept nogil

@@ -15,25 +15,29 @@ How much the poller is told depends on it:
     level           interest when something blocks; removed when it is reported and nobody waits. A hang-up that nobody
                     waits for cannot be turned off, so the descriptor is taken out until somebody does
 
-Records live as long as the loop, in a live list or a free list (last in, first out), so that a pointer is always good;
-a generation tells lives apart. The loop belongs to one thread, and no lock is taken.
+Where records come from is records.py's. The loop belongs to one thread, and no lock is taken.
 
 This file must not know what an operation does, nor touch an object except to let go of it.
 """
 
 import cython
 from cython.cimports.libc.stdint import int32_t, uint32_t
-from cython.cimports.libc.stdlib import calloc, free
 from cython.cimports.libc.string import memset
 from cython.cimports.penstock.core.operation import operation_destroy, queue_choose, queue_pop, queue_push
-from cython.cimports.penstock.core.registry import (
-    registry_close,
-    registry_note_again,
-    registry_of,
-    registry_open,
-    registry_token,
+from cython.cimports.penstock.core.records import (
+    record_arm,
+    record_bit,
+    record_complete,
+    record_give_back,
+    record_next,
+    record_refuse,
+    record_registration,
+    record_take,
+    record_tell,
+    record_untell,
 )
-from cython.cimports.penstock.core.system import EBADF, ECANCELED, EEXIST, EMFILE, ENOENT, ENOMEM, ENOTSUP, EPERM
+from cython.cimports.penstock.core.registry import registry_close, registry_note_again, registry_open
+from cython.cimports.penstock.core.system import EBADF, ECANCELED, EMFILE, ENOMEM, ENOTSUP
 from cython.cimports.penstock.core.types import (
     ERROR,
     FAULT_SHIFT,
@@ -41,7 +45,6 @@ from cython.cimports.penstock.core.types import (
     OPERATION_EXCEPT,
     OPERATION_KINDS,
     OPERATION_READ,
-    OPERATION_WRITE,
     PERFORM_BLOCKED,
     PERFORM_DONE,
     PERFORM_EXHAUSTED,
@@ -59,235 +62,6 @@ from cython.cimports.penstock.core.types import (
     RegistrationC,
 )
 
-# ---- the pool --------------------------------------------------------------------------------------------------------
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def descriptors_init(
-    every: cython.pointer[DescriptorsC], operations_max: uint32_t, queue_max: uint32_t, share: uint32_t
-) -> cython.void:
-    """No records yet; memory comes when it is needed."""
-    memset(every, 0, cython.sizeof(DescriptorsC))
-    every.operations_max = operations_max
-    every.queue_max = queue_max
-    every.share = share
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def descriptors_reserve(every: cython.pointer[DescriptorsC], count: uint32_t) -> cython.int:
-    """Make records before they are needed. -ENOMEM if there is no memory for so many."""
-    while count > 0:
-        count -= 1
-        one: cython.pointer[DescriptorC] = cython.cast(
-            cython.pointer[DescriptorC], calloc(1, cython.sizeof(DescriptorC))
-        )
-        if one == cython.NULL:
-            return -ENOMEM
-        one.next = every.free_first
-        every.free_first = one
-        every.allocated += 1
-    return 0
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def _take(every: cython.pointer[DescriptorsC]) -> cython.pointer[DescriptorC]:
-    if every.free_first == cython.NULL and descriptors_reserve(every, 1) < 0:
-        return cython.NULL
-    one: cython.pointer[DescriptorC] = every.free_first
-    every.free_first = one.next
-    one.previous = cython.NULL
-    one.next = every.live_first
-    if one.next != cython.NULL:
-        one.next.previous = one
-    every.live_first = one
-    every.live += 1
-    if every.live > every.high_water:
-        every.high_water = every.live
-    one.generation += 1
-    one.live = True
-    return one
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def _give_back(every: cython.pointer[DescriptorsC], one: cython.pointer[DescriptorC]) -> cython.void:
-    """The end of a record's life; the next one to open takes this place."""
-    if one.previous != cython.NULL:
-        one.previous.next = one.next
-    else:
-        every.live_first = one.next
-    if one.next != cython.NULL:
-        one.next.previous = one.previous
-    one.live = False
-    one.generation += 1
-    one.next = every.free_first
-    every.free_first = one
-    every.live -= 1
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def _free_list(one: cython.pointer[DescriptorC]) -> cython.void:
-    while one != cython.NULL:
-        after: cython.pointer[DescriptorC] = one.next
-        free(one)
-        one = after
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def descriptors_free(every: cython.pointer[DescriptorsC]) -> cython.void:
-    """Give the memory back. Everything must have been shut down."""
-    _free_list(every.live_first)
-    _free_list(every.free_first)
-    every.live_first = cython.NULL
-    every.free_first = cython.NULL
-    while every.operations_free != cython.NULL:
-        operation: cython.pointer[OperationC] = every.operations_free
-        every.operations_free = operation.next
-        free(operation)
-
-
-# ---- completing ------------------------------------------------------------------------------------------------------
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def _complete(loop: cython.pointer[LoopC], operation: cython.pointer[OperationC]) -> cython.void:
-    """The operation has its outcome, and is handed over in step 7."""
-    loop.descriptors.completed_all += 1
-    queue_push(cython.address(loop.descriptors.completed), operation)
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def descriptor_refuse(
-    loop: cython.pointer[LoopC],
-    operation: cython.pointer[OperationC],
-    kind: cython.int,
-    fd: cython.int,
-    error: cython.int,
-) -> cython.void:
-    """Complete an operation that has not begun, or not ended, with an error."""
-    operation.kind = kind
-    operation.fd = fd
-    operation.error = error
-    if error == ECANCELED:
-        loop.descriptors.cancelled += 1
-    _complete(loop, operation)
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def _next_of(loop: cython.pointer[LoopC], queue: cython.pointer[OperationQueueC]) -> cython.pointer[OperationC]:
-    """Take the first of a queue; it waits no more."""
-    operation: cython.pointer[OperationC] = queue_pop(queue)
-    if operation != cython.NULL and not operation.internal:
-        loop.descriptors.waiting -= 1
-    return operation
-
-
-# ---- what the poller is told -----------------------------------------------------------------------------------------
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def _registration(loop: cython.pointer[LoopC], one: cython.pointer[DescriptorC]) -> cython.pointer[RegistrationC]:
-    registration: cython.pointer[RegistrationC]
-    if one.registration == 0 or cython.cast(uint32_t, one.fd) >= loop.registry.size:
-        return cython.NULL
-    registration = loop.registry.table + one.fd
-    if not registration.live or registration.generation != one.registration:
-        return cython.NULL
-    return registration
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def _tell(loop: cython.pointer[LoopC], one: cython.pointer[DescriptorC], filters: uint32_t) -> cython.int:
-    """Let the poller watch for exactly this; an edge is looked at anew. -ENOTSUP for what cannot be waited for."""
-    registration: cython.pointer[RegistrationC] = _registration(loop, one)
-    answer: cython.int
-    if registration == cython.NULL:
-        return -EBADF
-    token = registry_token(registration, one.fd)
-    loop.descriptors.tells += 1
-    if one.watched:
-        answer = loop.poller.modify(loop.poller, one.fd, filters, one.edge, token)
-        if answer == -ENOENT:
-            # Closed and opened behind our back, or a poller that was started afresh.
-            answer = loop.poller.add(loop.poller, one.fd, filters, one.edge, token)
-    else:
-        answer = loop.poller.add(loop.poller, one.fd, filters, one.edge, token)
-        if answer == -EEXIST:
-            answer = loop.poller.modify(loop.poller, one.fd, filters, one.edge, token)
-    if answer < 0:
-        one.refused = answer == -EPERM
-        return -ENOTSUP if answer == -EPERM else answer
-    one.watched = True
-    one.filters = filters
-    registration.interest = filters
-    registration.applied = filters
-    return 0
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def _untell(loop: cython.pointer[LoopC], one: cython.pointer[DescriptorC]) -> cython.void:
-    """Take the descriptor out of the poller; the registration stays."""
-    registration: cython.pointer[RegistrationC] = _registration(loop, one)
-    if one.watched:
-        loop.poller.remove(loop.poller, one.fd)
-        loop.descriptors.tells += 1
-    one.watched = False
-    one.filters = 0
-    if registration != cython.NULL:
-        registration.interest = 0
-        registration.applied = 0
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def _bit(kind: cython.int) -> uint32_t:
-    if kind == OPERATION_READ:
-        return READABLE
-    return WRITABLE if kind == OPERATION_WRITE else PRIORITY
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def _arm(
-    loop: cython.pointer[LoopC], one: cython.pointer[DescriptorC], kind: cython.int, anew: cython.bint
-) -> cython.int:
-    """Make sure that the poller tells of this kind; `anew`: also of what is true already."""
-    wanted: uint32_t = one.filters | _bit(kind)
-    if one.refused:
-        return -ENOTSUP
-    if one.lazy:
-        # A write filter never stands alone, nor does out-of-band data come without the read filter.
-        wanted |= READABLE
-    if one.filters == wanted and one.watched and not (anew and one.edge):
-        return 0
-    return _tell(loop, one, wanted)
-
-
 # ---- opening and ending ----------------------------------------------------------------------------------------------
 
 
@@ -303,7 +77,7 @@ def descriptor_open(
     failed[0] = -EMFILE
     if registration == cython.NULL:
         return cython.NULL
-    one: cython.pointer[DescriptorC] = _take(cython.address(loop.descriptors))
+    one: cython.pointer[DescriptorC] = record_take(cython.address(loop.descriptors))
     if one == cython.NULL:
         failed[0] = -ENOMEM
         registry_close(cython.address(loop.registry), fd)
@@ -330,7 +104,7 @@ def descriptor_open(
     loop.registry.owned += 1
     failed[0] = 0
     if one.edge and not one.lazy:
-        failed[0] = _tell(loop, one, READABLE | PRIORITY)
+        failed[0] = record_tell(loop, one, READABLE | PRIORITY)
     if failed[0] == -ENOTSUP:
         # It may be read and written; only waiting is beyond it. There is nothing to register.
         registry_close(cython.address(loop.registry), fd)
@@ -338,7 +112,7 @@ def descriptor_open(
         failed[0] = 0
     if failed[0] < 0:
         registry_close(cython.address(loop.registry), fd)
-        _give_back(cython.address(loop.descriptors), one)
+        record_give_back(cython.address(loop.descriptors), one)
         return cython.NULL
     return one
 
@@ -361,7 +135,7 @@ def descriptor_open_internal(
     operation.kind = OPERATION_READ
     operation.fd = fd
     queue_push(cython.address(one.queues[OPERATION_READ]), operation)
-    failed[0] = _arm(loop, one, OPERATION_READ, True)
+    failed[0] = record_arm(loop, one, OPERATION_READ, True)
     if failed[0] < 0:
         queue_pop(cython.address(one.queues[OPERATION_READ]))
         descriptor_deregister(loop, one)
@@ -379,12 +153,12 @@ def descriptor_deregister(loop: cython.pointer[LoopC], one: cython.pointer[Descr
     """
     if not one.live:
         return 0
-    if _registration(loop, one) != cython.NULL:
-        _untell(loop, one)
+    if record_registration(loop, one) != cython.NULL:
+        record_untell(loop, one)
         registry_close(cython.address(loop.registry), one.fd)
     one.registration = 0
     cancelled: uint32_t = descriptor_cancel(loop, one, -1)
-    _give_back(cython.address(loop.descriptors), one)
+    record_give_back(cython.address(loop.descriptors), one)
     return cancelled
 
 
@@ -470,31 +244,31 @@ def descriptor_start(
     operation.kind = kind
     operation.fd = one.fd
     if loop.descriptors.shut or not one.live:
-        descriptor_refuse(loop, operation, kind, one.fd, ECANCELED if loop.descriptors.shut else EBADF)
+        record_refuse(loop, operation, kind, one.fd, ECANCELED if loop.descriptors.shut else EBADF)
         return True
     if queue.first == cython.NULL:
         if speculative and (kind != OPERATION_READ or one.queues[OPERATION_EXCEPT].first == cython.NULL):
             if one.speculative[kind]:
                 answer = _speculate(loop, one, operation)
             if answer in (PERFORM_DONE, PERFORM_EXHAUSTED):
-                _complete(loop, operation)
+                record_complete(loop, operation)
                 return True
             if not one.live or one.generation != generation:
                 # The try has run somebody's destructor, and that has closed us.
-                descriptor_refuse(loop, operation, kind, one.fd, ECANCELED)
+                record_refuse(loop, operation, kind, one.fd, ECANCELED)
                 return True
             if answer == PERFORM_BLOCKED:
-                failed = _arm(loop, one, kind, False)
+                failed = record_arm(loop, one, kind, False)
         else:
-            failed = _arm(loop, one, kind, True)
+            failed = record_arm(loop, one, kind, True)
     if failed < 0:
-        descriptor_refuse(loop, operation, kind, one.fd, -failed)
+        record_refuse(loop, operation, kind, one.fd, -failed)
         return True
     queue_push(queue, operation)
     if not operation.internal:
         loop.descriptors.waiting += 1
     if answer == PERFORM_MORE:
-        registry_note_again(cython.address(loop.registry), one.fd, _bit(kind))
+        registry_note_again(cython.address(loop.registry), one.fd, record_bit(kind))
     return True
 
 
@@ -506,13 +280,13 @@ def descriptor_start(
 @cython.exceptval(check=False)
 def _cancel_queue(loop: cython.pointer[LoopC], queue: cython.pointer[OperationQueueC]) -> uint32_t:
     count: uint32_t = 0
-    operation: cython.pointer[OperationC] = _next_of(loop, queue)
+    operation: cython.pointer[OperationC] = record_next(loop, queue)
     while operation != cython.NULL:
         operation.error = ECANCELED
         loop.descriptors.cancelled += 1
         count += 1
-        _complete(loop, operation)
-        operation = _next_of(loop, queue)
+        record_complete(loop, operation)
+        operation = record_next(loop, queue)
     return count
 
 
@@ -571,17 +345,17 @@ def _fault(
     """The poller cannot watch: the operation at the head gets that error *instead of* a try. The others are watched
     anew; if that fails too, each gets the reason."""
     queue: cython.pointer[OperationQueueC] = cython.address(one.queues[kind])
-    operation: cython.pointer[OperationC] = _next_of(loop, queue)
+    operation: cython.pointer[OperationC] = record_next(loop, queue)
     failed: cython.int = 0
     loop.descriptors.faults += 1
-    one.filters &= ~_bit(kind)
+    one.filters &= ~record_bit(kind)
     if operation == cython.NULL:
         return
-    descriptor_refuse(loop, operation, kind, one.fd, number)
+    record_refuse(loop, operation, kind, one.fd, number)
     if queue.first != cython.NULL:
-        failed = _arm(loop, one, kind, True)
+        failed = record_arm(loop, one, kind, True)
     while failed < 0 and queue.first != cython.NULL:
-        descriptor_refuse(loop, _next_of(loop, queue), kind, one.fd, -failed)
+        record_refuse(loop, record_next(loop, queue), kind, one.fd, -failed)
 
 
 @cython.cfunc
@@ -611,7 +385,7 @@ def _serve(loop: cython.pointer[LoopC], one: cython.pointer[DescriptorC], kind: 
             return -1
         share -= 1
         loop.descriptors.performed += 1
-        _complete(loop, _next_of(loop, queue))
+        record_complete(loop, record_next(loop, queue))
         if answer == PERFORM_EXHAUSTED:
             one.speculative[kind] = False
             break
@@ -629,10 +403,10 @@ def _disarm(
     kind: cython.int
     for kind in range(OPERATION_KINDS):
         if one.queues[kind].first != cython.NULL:
-            waiting |= _bit(kind)
+            waiting |= record_bit(kind)
     if one.lazy:
         if idle & one.filters & WRITABLE and not waiting & WRITABLE:
-            _tell(loop, one, one.filters & ~cython.cast(uint32_t, WRITABLE))
+            record_tell(loop, one, one.filters & ~cython.cast(uint32_t, WRITABLE))
         return
     if one.edge:
         return
@@ -640,9 +414,9 @@ def _disarm(
     if not waiting & WRITABLE:
         idle |= WRITABLE
     if not waiting and events & (ERROR | HANGUP):
-        _untell(loop, one)
+        record_untell(loop, one)
     elif idle & one.filters & ~waiting:
-        _tell(loop, one, one.filters & ~(idle & ~waiting))
+        record_tell(loop, one, one.filters & ~(idle & ~waiting))
 
 
 @cython.cfunc
@@ -658,14 +432,14 @@ def _ready(loop: cython.pointer[LoopC], fd: cython.int, events: uint32_t, contex
     share: int32_t = cython.cast(int32_t, loop.descriptors.share)
     if events >> FAULT_SHIFT:
         for kind in range(OPERATION_KINDS):
-            if events & _bit(kind):
+            if events & record_bit(kind):
                 _fault(loop, one, kind, cython.cast(cython.int, events >> FAULT_SHIFT))
         return READY_DONE
     if events & (ERROR | HANGUP):
         # The system call of whoever waits knows what it is.
         served |= READABLE | WRITABLE | PRIORITY
     for kind in range(OPERATION_EXCEPT, OPERATION_READ - 1, -1):
-        bit = _bit(kind)
+        bit = record_bit(kind)
         if not served & bit:
             continue
         if one.queues[kind].first == cython.NULL:

@@ -10,7 +10,6 @@ This file must not know a programming model or a protocol.
 """
 
 import os
-import threading
 
 import cython
 from cython.cimports.cpython.ref import (
@@ -39,9 +38,6 @@ from cython.cimports.penstock.core.clock import (
 )
 from cython.cimports.penstock.core.descriptor import (
     descriptors_after_fork,
-    descriptors_free,
-    descriptors_init,
-    descriptors_reserve,
     descriptors_shutdown,
 )
 from cython.cimports.penstock.core.inbox import (
@@ -63,6 +59,11 @@ from cython.cimports.penstock.core.lane import (
 from cython.cimports.penstock.core.probes import (
     probes_free,
     probes_init,
+)
+from cython.cimports.penstock.core.records import (
+    descriptors_free,
+    descriptors_init,
+    descriptors_reserve,
 )
 from cython.cimports.penstock.core.registry import (
     registry_at,

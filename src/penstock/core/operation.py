@@ -8,7 +8,7 @@ error here; it may be tried many times, and never blocks. The outcome is handed 
     read into       read(2) into the caller's memory
     write           send(2) or write(2) until everything is written: the next one in the queue must not come in between
     wait            poll(2): is it true now? So a wait behind a read is not told of what that read has taken
-    Python          anything else: a callable that answers, or raises BlockingIOError, or answers itself: there is more, in the next turn
+    Python          anything else: a callable that answers, or raises BlockingIOError, or answers itself (more, next turn)
 
 Whoever makes a native operation fills `perform` and `complete` and owns the memory; only Python's come from the pool.
 This file must not know descriptors' records, queues' order of service, pollers or loops.

@@ -19,12 +19,26 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from penstock import limits
+from penstock.core.loop import Loop
 from penstock.core.poller.events import ERROR, HANGUP
 
 Address = Any
 Buffer = bytes | bytearray | memoryview
 Ancillary = tuple[int, int, bytes]
 SocketOf = Callable[[], socket.socket]
+
+
+class HasFileno(Protocol):
+    """A socket, a file, or whatever else has a descriptor."""
+
+    def fileno(self) -> int: ...
+
+
+class HasLoop(Protocol):
+    """A reactor, of whichever model."""
+
+    @property
+    def loop(self) -> Loop: ...
 
 
 class SystemCalls(Protocol):

@@ -28,9 +28,9 @@ from cython.cimports.penstock.core.descriptor import (
     descriptor_cancel_chosen,
     descriptor_deregister,
     descriptor_open,
-    descriptor_refuse,
     descriptor_start,
 )
+from cython.cimports.penstock.core.loop import Loop
 from cython.cimports.penstock.core.operation import (
     operation_new,
     operation_release,
@@ -40,6 +40,7 @@ from cython.cimports.penstock.core.operation import (
     perform_wait,
     perform_write,
 )
+from cython.cimports.penstock.core.records import record_refuse
 from cython.cimports.penstock.core.registry import registry_at
 from cython.cimports.penstock.core.system import EBADF, EMFILE, PyThread_get_thread_ident, platform_fork_count
 from cython.cimports.penstock.core.types import (
@@ -58,7 +59,6 @@ from cython.cimports.penstock.core.types import (
     LoopC,
     OperationC,
 )
-from cython.cimports.penstock.reactor import Reactor
 
 from penstock import limits
 from penstock.errors import BadDescriptor, Overflow, Unsupported, UsageError
@@ -77,6 +77,15 @@ from penstock.net.calls import (
 
 _KINDS = {"read": OPERATION_READ, "write": OPERATION_WRITE, "except": OPERATION_EXCEPT}
 _WANTED = {OPERATION_READ: READABLE, OPERATION_WRITE: WRITABLE, OPERATION_EXCEPT: PRIORITY}
+
+
+@cython.cfunc
+def _loop_of(reactor) -> Loop:
+    """The loop of a reactor, which may be of any model."""
+    loop = getattr(reactor, "loop", None)
+    if not isinstance(loop, Loop):
+        raise UsageError(f"reactor is {reactor!r}; give a penstock.Reactor")
+    return loop
 
 
 def _kind(name):
@@ -101,11 +110,9 @@ class Descriptor:
     `calls` brings system calls of one's own."""
 
     def __init__(self, reactor, fd, *, edge=None, calls=None):
-        if not isinstance(reactor, Reactor):
-            raise UsageError(f"reactor is {reactor!r}; give a penstock.Reactor")
+        loop: Loop = _loop_of(reactor)
         if self.loop is not None:
             raise UsageError("a Descriptor cannot be initialised twice; make a new one")
-        loop: Loop = cython.cast(Reactor, reactor).loop
         loop.check()
         self.closed = True
         self.loop = loop
@@ -176,14 +183,14 @@ class Descriptor:
     def _start(self, operation: cython.pointer[OperationC], kind: cython.int, speculative: cython.bint):
         loop: cython.pointer[LoopC] = cython.address(self.loop.c)
         if not self._alive():
-            descriptor_refuse(loop, operation, kind, self.number, EBADF)
+            record_refuse(loop, operation, kind, self.number, EBADF)
             return 0
         if descriptor_start(loop, self.c, operation, kind, speculative):
             return 0
         operation_release(cython.address(loop.descriptors), operation)
         raise Overflow(
-            f"descriptor {self.number} has {self.loop.policy.operations_per_queue_max:,} operations of this kind waiting; start "
-            "the next one when one has ended",
+            f"descriptor {self.number} has {self.loop.policy.operations_per_queue_max:,} operations of this kind waiting; "
+            "start the next one when one has ended",
             limit="operations_per_queue_max",
             capacity=self.loop.policy.operations_per_queue_max,
         )
@@ -212,7 +219,7 @@ class Descriptor:
         self._start(operation, OPERATION_READ, True)
 
     def read_into(self, buffer, callback, key=None):
-        """Read once into a writable buffer, which must not be resized meanwhile. The result counts bytes; 0 is the end."""
+        """Read once into a writable buffer that is not resized meanwhile. The result counts bytes; 0 is the end."""
         view = memoryview(buffer)
         if view.readonly or not view.nbytes or not view.contiguous:
             raise UsageError(f"buffer is {buffer!r}; give contiguous memory of 1 byte or more that can be written")
@@ -389,7 +396,8 @@ class Descriptor:
             return
         loop: cython.pointer[LoopC] = cython.address(self.loop.c)
         if loop.owner == PyThread_get_thread_ident() and loop.forks == platform_fork_count():
-            warnings.warn(f"{self!r} was not closed; close it, or release its descriptor", ResourceWarning, source=self)
+            message = f"{self!r} was not closed; close it, or release its descriptor"
+            warnings.warn(message, ResourceWarning, stacklevel=2, source=self)
             self.close()
 
     # ---- looking -----------------------------------------------------------------------------------------------------
@@ -423,10 +431,11 @@ class Descriptor:
         return f"<Descriptor {self.number}, {state}>"
 
 
-def operation_counters(reactor: Reactor):
+def operation_counters(reactor):
     """What the operations of a reactor count."""
-    reactor.loop.check()
-    c: cython.pointer[DescriptorsC] = cython.address(reactor.loop.c.descriptors)
+    loop: Loop = _loop_of(reactor)
+    loop.check()
+    c: cython.pointer[DescriptorsC] = cython.address(loop.c.descriptors)
     return {
         "live": c.live,
         "allocated": c.allocated,

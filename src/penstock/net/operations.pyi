@@ -2,8 +2,7 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, Self
 
-from penstock.net.calls import Address, Ancillary, Buffer, Message, SystemCalls
-from penstock.reactor import HasFileno, Reactor
+from penstock.net.calls import Address, Ancillary, Buffer, HasFileno, HasLoop, Message, SystemCalls
 
 Kind = Literal["read", "write", "except"]
 Outcome = OSError | None
@@ -11,7 +10,7 @@ Outcome = OSError | None
 class Descriptor:
     def __init__(
         self,
-        reactor: Reactor,
+        reactor: HasLoop,
         fd: int | HasFileno,
         *,
         edge: bool | None = None,
@@ -71,4 +70,4 @@ class Descriptor:
     def __enter__(self) -> Self: ...
     def __exit__(self, *exc_info: object) -> None: ...
 
-def operation_counters(reactor: Reactor) -> dict[str, int]: ...
+def operation_counters(reactor: HasLoop) -> dict[str, int]: ...

@@ -26,8 +26,8 @@ class Bench:
         self.queue: SimulatedKqueue = self.module.kqueue()
         self.poller = KqueuePoller(self.module)
 
-    def change(self, ident: int, kind: int, flags: int, fflags: int = 0, data: int = 0, udata: int = 0) -> None:
-        self.queue.control([self.module.kevent(ident, kind, flags, fflags, data, udata)], 0, 0)
+    def change(self, ident: int, kind: int, *rest: int, **named: int) -> None:
+        self.queue.control([self.module.kevent(ident, kind, *rest, **named)], 0, 0)
 
     def scan(self, timeout: float | None = 0) -> list[tuple[int, int, int]]:
         return [(event.ident, event.filter, event.data) for event in self.queue.control(None, 100, timeout)]
