@@ -18,6 +18,7 @@ from penstock.core.poller.simulated_kernel import SimulatedKernel
 from penstock.core.poller.simulated_kqueue import READ, SimulatedSelect
 from penstock.limits import Policy
 from penstock.net.operations import Descriptor, operation_counters
+from penstock.testing.reading import NativeRead
 from tests.net.worlds import SimulatedCalls
 
 
@@ -284,3 +285,63 @@ def test_an_error_bit_alone_performs() -> None:
         reactor.run_once(0)
         assert told == [b""]
         made.close()
+
+
+@pytest.mark.parametrize(("poller", "edge"), [("epoll", True), ("epoll", False), ("select", False)])
+def test_a_descriptor_of_the_loop_has_its_operation_from_the_start_and_is_no_work(poller: str, edge: bool) -> None:
+    with Reactor(poller) as reactor:
+        read_fd, write_fd = os.pipe()
+        os.set_blocking(read_fd, False)
+        os.write(write_fd, b"before")
+        drain = NativeRead(reactor, stays=True)
+        drain.open_internal(read_fd, edge)
+        reactor.run(keep_alive=False)
+        for count in range(1, 4):
+            reactor.run_once(0)
+            assert (drain.performs, drain.completes) == (count, 0)
+            os.write(write_fd, b"x")
+        reactor.run_once(0)
+        assert drain.read_bytes == 9
+        assert (drain.close(), drain.close()) == (1, 0)
+        reactor.run_once(0)
+        assert (drain.completes, drain.error) == (1, errno.ECANCELED)
+        os.close(read_fd)
+        os.close(write_fd)
+
+
+def test_native_operations_share_the_queue_and_are_cancelled_by_their_key() -> None:
+    with Reactor() as reactor:
+        one, two = socket.socketpair()
+        made = Descriptor(reactor, one)
+        told: list[Any] = []
+        natives = [NativeRead(reactor) for _ in range(3)]
+        natives[0].start(made)
+        made.read(100, lambda error, data: told.append(data))
+        natives[1].start(made)
+        natives[2].start(made)
+        assert (natives[1].cancel(made), natives[1].cancel(made)) == (1, 0)
+        for data in (b"native", b"python", b"native too"):
+            two.send(data)
+            reactor.run_once(1)
+        assert told == [b"python"]
+        reactor.poll()
+        assert [(native.read_bytes, native.completes, native.error) for native in natives] == [
+            (6, 1, 0),
+            (0, 1, errno.ECANCELED),
+            (10, 1, 0),
+        ]
+        made.close()
+        two.close()
+
+
+def test_closing_the_reactor_completes_native_operations_once() -> None:
+    one, two = socket.socketpair()
+    reactor = Reactor()
+    made = Descriptor(reactor, one)
+    waits, drain = NativeRead(reactor), NativeRead(reactor, stays=True)
+    waits.start(made)
+    drain.open_internal(two.fileno())
+    reactor.close()
+    assert [(native.completes, native.error) for native in (waits, drain)] == [(1, errno.ECANCELED)] * 2
+    made.close()
+    two.close()
