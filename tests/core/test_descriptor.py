@@ -142,7 +142,7 @@ class Run:
             self.world.turns(2)
         self.quiet()
 
-    def cancel(self, model: Model, kind: str | None, key: Any) -> None:
+    def cancel(self, model: Model, kind: Any, key: Any) -> None:
         self.quiet()
         assert model.one.cancel(kind, key) == model.cancel(kind, key)
 

@@ -290,6 +290,7 @@ def test_release_gives_it_back_as_it_was(book: Book) -> None:
 
 def test_what_a_program_says_wrong_is_said(book: Book) -> None:
     one, two = socket.socketpair()
+    made: Any
     with Descriptor(book.reactor, one) as made:
         for call, match in (
             (lambda: made.read(0, print), "n is 0"),
@@ -306,11 +307,13 @@ def test_what_a_program_says_wrong_is_said(book: Book) -> None:
         assert "open, waiting 0 reads" in repr(made)
     assert "closed" in repr(made)
     two.close()
+    fd: Any
+    nothing: Any = None
     for fd, match in ((-1, "never open"), ("x", "descriptor is 'x'"), (10**6, "is not open"), (one, "closed")):
         with pytest.raises(BadDescriptor, match=match):
             Descriptor(book.reactor, fd)
     with pytest.raises(UsageError, match="reactor is None"):
-        Descriptor(None, 0)
+        Descriptor(nothing, 0)
     if book.reactor.poller == "select":
         with pytest.raises(Unsupported, match="knows no edges"):
             Descriptor(book.reactor, 0, edge=True)

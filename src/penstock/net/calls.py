@@ -16,7 +16,7 @@ import os
 import select
 import socket
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from penstock import limits
 from penstock.core.loop import Loop
@@ -26,6 +26,9 @@ Address = Any
 Buffer = bytes | bytearray | memoryview
 Ancillary = tuple[int, int, bytes]
 SocketOf = Callable[[], socket.socket]
+Kind = Literal["read", "write", "except"]
+# Called with (error or None, result).
+Callback = Callable[[Any, Any], object]
 
 
 class HasFileno(Protocol):

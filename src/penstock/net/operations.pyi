@@ -1,11 +1,7 @@
-import socket
-from collections.abc import Callable, Sequence
-from typing import Any, Literal, Self
+from collections.abc import Sequence
+from typing import Self
 
-from penstock.net.calls import Address, Ancillary, Buffer, HasFileno, HasLoop, Message, SystemCalls
-
-Kind = Literal["read", "write", "except"]
-Outcome = OSError | None
+from penstock.net.calls import Address, Ancillary, Buffer, Callback, HasFileno, HasLoop, Kind, SystemCalls
 
 class Descriptor:
     def __init__(
@@ -16,20 +12,16 @@ class Descriptor:
         edge: bool | None = None,
         calls: SystemCalls | None = None,
     ) -> None: ...
-    def read(self, n: int, callback: Callable[[Any, bytes | None], object], key: object = None) -> None: ...
-    def read_into(
-        self, buffer: bytearray | memoryview, callback: Callable[[Any, int], object], key: object = None
-    ) -> None: ...
-    def write(self, data: Buffer, callback: Callable[[Any, int], object], key: object = None) -> None: ...
-    def wait(self, kind: Kind, callback: Callable[[Any, None], object], key: object = None) -> None: ...
-    def connect(self, address: Address, callback: Callable[[Any, None], object], key: object = None) -> None: ...
-    def accept(
-        self, callback: Callable[[Any, tuple[socket.socket, Address] | None], object], key: object = None
-    ) -> None: ...
+    def read(self, n: int, callback: Callback, key: object = None) -> None: ...
+    def read_into(self, buffer: bytearray | memoryview, callback: Callback, key: object = None) -> None: ...
+    def write(self, data: Buffer, callback: Callback, key: object = None) -> None: ...
+    def wait(self, kind: Kind, callback: Callback, key: object = None) -> None: ...
+    def connect(self, address: Address, callback: Callback, key: object = None) -> None: ...
+    def accept(self, callback: Callback, key: object = None) -> None: ...
     def recvmsg(
         self,
         n: int,
-        callback: Callable[[Any, Message | None], object],
+        callback: Callback,
         key: object = None,
         *,
         descriptors: int = 0,
@@ -39,7 +31,7 @@ class Descriptor:
     def sendmsg(
         self,
         data: Buffer | Sequence[Buffer],
-        callback: Callable[[Any, int | None], object],
+        callback: Callback,
         key: object = None,
         *,
         descriptors: Sequence[int | HasFileno] = (),
@@ -50,7 +42,7 @@ class Descriptor:
     def sendfile(
         self,
         file: int | HasFileno,
-        callback: Callable[[Any, int | None], object],
+        callback: Callback,
         key: object = None,
         *,
         offset: int = 0,
