@@ -128,6 +128,78 @@ OPERATIONS_SHARE = 64
 # Records of descriptors that a loop makes before they are needed. None: the first connections cost 0.1 us more.
 PREALLOCATED_DESCRIPTORS = 0
 
+# ---- streams, listeners, datagrams, names ----------------------------------------------------------------------------
+
+# Bytes that all streams of one loop may have received and not yet handed over. Sixteen full shares: a turn moves at most
+# this much, and 10,000 idle connections share it instead of holding a buffer each.
+READ_POOL_BYTES = 1_048_576
+
+# Bytes that one stream reads in one turn. One flooding connection then costs its neighbours about 20 us per turn.
+READ_SHARE_BYTES = 65_536
+
+# Receive calls that one stream makes in one turn, so that many small pieces cost no more than one large one.
+READ_SHARE_OPERATIONS = 16
+
+# Bytes of room that a receive call is offered at least; if the pool has less, the stream waits for the next turn.
+READ_ROOM_MIN_BYTES = 4_096
+
+# Bytes at which a write buffer begins: what a short write usually leaves.
+WRITE_BUFFER_FIRST_BYTES = 4_096
+
+# Bytes that wait to be sent above which `write` asks the program to stop, and at which `on_drain` lets it go on.
+WRITE_HIGH_BYTES = 65_536
+WRITE_LOW_BYTES = 16_384
+
+# Bytes that may wait to be sent to one peer. Whoever is further behind is a slow peer.
+WRITE_CAP_BYTES = 262_144
+
+# Bytes that a program may allow one stream to hold: beyond that it wants a file.
+WRITE_CAP_MAX_BYTES = 1_073_741_824
+
+# Bytes that may wait to be sent in the whole process: a thousand slow peers at their cap.
+WRITE_TOTAL_BYTES = 268_435_456
+
+# Bytes that one stream sends from its buffer in one turn: as many as it may read.
+WRITE_SHARE_BYTES = 262_144
+
+# Pieces that one write of a sequence hands to the system as they are; a longer sequence is joined first.
+WRITE_PIECES_MAX = 64
+
+# The time that `close` gives a peer to take what waits for it, and the longest such time.
+LINGER_NS = 5 * NS_PER_S
+LINGER_MAX_NS = 3_600 * NS_PER_S
+
+# The time that an outgoing connection gets to be made. A peer that drops packets would otherwise take two minutes.
+CONNECT_TIMEOUT_NS = 30 * NS_PER_S
+
+# Connections that wait to be accepted; what common systems allow at most.
+LISTEN_BACKLOG = 4_096
+
+# Connections that a listener accepts in one turn: at about 10 us each, others wait little more than a millisecond.
+ACCEPT_BUDGET = 128
+ACCEPT_BUDGET_MAX = 4_096
+
+# Connections that one listener may hold by default. It is the descriptors of the process that end sooner.
+CONNECTIONS_MAX = 1_048_576
+
+# The pause of a listener for which the system has no descriptor or memory, if no descriptor is freed before.
+ACCEPT_PAUSE_NS = 100_000_000
+
+# Datagrams that wait to be sent by one socket.
+DATAGRAM_QUEUE_CAPACITY = 256
+
+# Datagrams that one socket receives, and sends from its queue, in one turn.
+DATAGRAM_SHARE = 64
+
+# Bytes of the largest datagram that UDP carries.
+DATAGRAM_MAX_BYTES = 65_535
+
+# Threads that look names up. The system's resolver blocks, and a slow server must not hold up every name.
+RESOLVE_THREADS = 4
+
+# Names that wait to be looked up, in all threads; one more is refused.
+RESOLVE_CAPACITY = 256
+
 OnInvariant = Literal["raise", "abort"]
 
 
@@ -238,3 +310,42 @@ KQUEUE_BATCH = 128
 
 # Filters that a simulated kqueue may hold: a read, a write and an out-of-band filter for each simulated descriptor.
 SIMULATED_FILTERS_MAX = 262_144
+
+# ---- timed programs --------------------------------------------------------------------------------------------------
+
+# Reactors and reactions of one program. The queue of reactions is a bitmap that is read once per tag.
+REACTORS_MAX = 100_000
+REACTIONS_MAX = 262_144
+
+# Ports of one multiport, and reactors of one bank.
+MULTIPORT_WIDTH_MAX = 65_536
+
+# Events that may be pending in one logical action (24 bytes each): a reaction that schedules more than it handles is a
+# mistake that should be seen before it has taken the machine's memory.
+ACTION_CAPACITY = 65_536
+ACTION_CAPACITY_MAX = 16_777_216
+
+# Events that may be pending in one physical action. What comes from outside comes without asking.
+PHYSICAL_ACTION_CAPACITY = 1_024
+
+# Events under way in one connection with `after`, and pending in one input of the whole program.
+DELAY_CAPACITY = 65_536
+INPUT_CAPACITY = 65_536
+
+# System events that may be queued: those of a few hundred federates at once.
+SYSTEM_EVENTS_MAX = 4_096
+
+# Events scheduled by other threads that wait to be taken over by the scheduler's lane.
+TIMED_ARRIVALS_CAPACITY = 4_096
+
+# Reactions (or tags) that a timed program runs in one turn of the loop: about a millisecond of small reactions.
+TIMED_REACTIONS_PER_TURN = 4_096
+
+# Entries that a trace keeps; the oldest are dropped and counted.
+TRACE_CAPACITY = 1_000_000
+
+# Lines of a record that a replay accepts.
+RECORD_LINES_MAX = 10_000_000
+
+# How much faster than physical time a program may be asked to run.
+TIMED_SPEED_MAX = 1_000_000

@@ -1,5 +1,22 @@
-"""Streams, listeners, datagrams and descriptors: sockets as protocols want them."""
+"""Streams, listeners, datagrams and descriptors: sockets as protocols want them.
 
+Everything that waits is bounded, everything that a turn does is a share, everything that is dropped is counted. This room
+must not know a protocol, nor a programming model.
+"""
+
+from penstock.net.buffer import set_total_limit as set_write_total
+from penstock.net.listener import Listener
 from penstock.net.operations import Descriptor
+from penstock.net.options import StreamOptions
+from penstock.net.shared import counters
+from penstock.net.stream import Stream, connect
 
-__all__ = ["Descriptor"]
+__all__ = [
+    "Descriptor",
+    "Listener",
+    "Stream",
+    "StreamOptions",
+    "connect",
+    "counters",
+    "set_write_total",
+]

@@ -179,6 +179,30 @@ def test_an_edge_that_is_over_before_anybody_looks_is_not_reported(world: World)
     assert world.ready() == []
 
 
+def test_tcp_tells_of_space_only_who_lacked_it_and_local_sockets_tell_all(world: World) -> None:
+    one, two = world.kernel.socketpair(tcp=True, buffer_bytes=300)
+    world.poller.add(one, WRITABLE, True, 1)
+    assert world.ready() == [(1, WRITABLE)]
+    world.kernel.write(one, bytes(100))
+    world.kernel.read(two, 100)
+    assert world.ready() == []
+    assert world.kernel.write(one, bytes(400)) == 300
+    world.kernel.read(two, 99)
+    assert world.ready() == []
+    world.kernel.read(two, 1)
+    assert world.ready() == [(1, WRITABLE)]
+    world.kernel.read(two, 100)
+    assert world.ready() == []
+    one, two = world.kernel.socketpair()
+    world.poller.add(one, WRITABLE, True, 2)
+    assert world.ready() == [(2, WRITABLE)]
+    world.kernel.write(one, b"message")
+    world.kernel.read(two, 6)
+    assert world.ready() == []
+    world.kernel.read(two, 1)
+    assert world.ready() == [(2, WRITABLE)]
+
+
 def test_errors_and_hang_ups_come_unasked(world: World) -> None:
     reader, writer = world.kernel.pipe()
     world.poller.add(reader, 0, False, 1)

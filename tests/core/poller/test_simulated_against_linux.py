@@ -139,6 +139,8 @@ class Twins(RuleBasedStateMachine):
         self.kinds: dict[int, str] = {}
         self.message_bytes: dict[int, int] = {}
         self.urgent_sent = False
+        # Whether everything is watched, for every edge, from the beginning; and whether to look after every step.
+        self.watch = self.look = False
 
     def teardown(self) -> None:
         self.epoll.close()
@@ -157,6 +159,8 @@ class Twins(RuleBasedStateMachine):
         for fd in real:
             self.kinds[fd] = kind
             self.message_bytes[fd] = message_bytes
+            if self.watch:
+                self.add_both(fd, READABLE | WRITABLE, True)
 
     def same(self, real: Any, simulated: Any) -> Any:
         assert simulated == real, f"simulated {simulated!r}, real {real!r}"
@@ -193,7 +197,9 @@ class Twins(RuleBasedStateMachine):
 
     @rule(index=picks, interest=interests, edge=st.booleans())
     def add(self, index: int, interest: int, edge: bool) -> None:
-        fd = self.pick(index)
+        self.add_both(self.pick(index), interest, edge)
+
+    def add_both(self, fd: int, interest: int, edge: bool) -> None:
         real = answer(self.epoll.register, fd, real_bits(interest) | (EDGE if edge else 0))
         self.same(real, answer(self.poller.add, fd, interest, edge, fd))
 
@@ -271,9 +277,13 @@ class Twins(RuleBasedStateMachine):
 class LocalTwins(Twins):
     """Local sockets, pipes and counters, whose every effect is immediate."""
 
-    @initialize()
-    def something_to_begin_with(self) -> None:
+    @initialize(watch=st.booleans(), look=st.booleans())
+    def something_to_begin_with(self, watch: bool, look: bool) -> None:
+        self.watch, self.look = watch, look
         self.small_pair()
+        self.big_pair()
+        self.pipe()
+        self.eventfd(1)
 
     @precondition(Twins.has_room)
     @rule()
@@ -283,18 +293,22 @@ class LocalTwins(Twins):
         real = raised(one.detach()), raised(two.detach())
         self.opened("small", real, self.kernel.socketpair(buffer_bytes=1_048_576))
 
-    @precondition(lambda self: bool(self.has_room() and big_message()[0]))
+    @precondition(Twins.has_room)
     @rule()
     def big_pair(self) -> None:
         """Messages so big that the buffer is soon full."""
         size_bytes, fit = big_message()
+        if not fit:
+            return
         one, two = socket.socketpair()
         real = raised(one.detach()), raised(two.detach())
         self.opened("big", real, self.kernel.socketpair(buffer_bytes=size_bytes * fit), size_bytes)
 
-    @precondition(lambda self: self.has_room() and mmap.PAGESIZE == limits.SIMULATED_PAGE_BYTES)
+    @precondition(Twins.has_room)
     @rule()
     def pipe(self) -> None:
+        if mmap.PAGESIZE != limits.SIMULATED_PAGE_BYTES:
+            return
         reader, writer = os.pipe()
         size_bytes = fcntl.fcntl(reader, fcntl.F_GETPIPE_SZ)
         self.opened("pipe", (raised(reader), raised(writer)), self.kernel.pipe(buffer_bytes=size_bytes))
@@ -312,10 +326,11 @@ class LocalTwins(Twins):
     def write_pipe(self, index: int, size_bytes: int) -> None:
         self.write_both(self.pick(index, "pipe"), size_bytes)
 
-    @rule(index=picks)
-    def write_big(self, index: int) -> None:
+    @rule(index=picks, count=st.integers(1, 12))
+    def write_big(self, index: int, count: int) -> None:
         fd = self.pick(index, "big")
-        self.write_both(fd, self.message_bytes.get(fd, 1))
+        for _ in range(count):
+            self.write_both(fd, self.message_bytes.get(fd, 1))
 
     @rule(index=picks, added=st.sampled_from([0, 1, 2**63, 2**64 - 2, 2**64 - 1]))
     def write_eventfd(self, index: int, added: int) -> None:
@@ -336,6 +351,11 @@ class LocalTwins(Twins):
     def poll_all(self) -> None:
         self.poll(OPEN_MAX * 4)
 
+    @invariant()
+    def looked(self) -> None:
+        if self.look:
+            self.poll_all()
+
     @precondition(lambda self: URGENT_LOCAL)
     @rule(index=picks, size_bytes=st.integers(1, 3))
     def write_urgent(self, index: int, size_bytes: int) -> None:
@@ -345,10 +365,13 @@ class LocalTwins(Twins):
 class TcpTwins(Twins):
     """TCP connections over loopback."""
 
-    @initialize()
-    def something_to_begin_with(self) -> None:
+    @initialize(watch=st.booleans(), look=st.booleans())
+    def something_to_begin_with(self, watch: bool, look: bool) -> None:
+        self.watch, self.look = watch, look
         self.listen()
         self.connect(0)
+        self.settled()
+        self.accept(0)
 
     @precondition(lambda self: self.has_room() and "listener" not in self.kinds.values())
     @rule()
@@ -438,6 +461,8 @@ class TcpTwins(Twins):
                     break
                 select.select([], [], [], 0.01)
             assert expected == found, f"{fd} is {self.kinds[fd]}: simulated {expected}, real {found}"
+        if self.look:
+            self.poll_all()
 
 
 TestLocalTwins = LocalTwins.TestCase

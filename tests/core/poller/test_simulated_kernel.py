@@ -397,3 +397,47 @@ def test_urgent_bytes_need_space_too(kernel: SimulatedKernel) -> None:
     with refused(errno.EOPNOTSUPP):
         kernel.send_urgent(one, b"")
     assert kernel.send_urgent(one, b"a") == 1
+
+
+# ---- figures, for a poller that counts
+
+
+def figures(kernel: SimulatedKernel, fd: int) -> tuple[int, int, bool]:
+    file = kernel.file("figures", fd)
+    return file.arrived(), file.space(), file.ended
+
+
+def test_files_tell_in_figures_what_they_tell_in_bits(kernel: SimulatedKernel) -> None:
+    page_bytes, buffer_bytes = limits.SIMULATED_PAGE_BYTES, limits.SIMULATED_BUFFER_BYTES
+    reader, writer = kernel.pipe()
+    kernel.write(writer, b"abc")
+    assert figures(kernel, reader) == (3, 0, False)
+    assert figures(kernel, writer) == (3, buffer_bytes - page_bytes, False)
+    kernel.close(writer)
+    assert figures(kernel, reader) == (3, 0, True)
+    for tcp in (False, True):
+        one, two = kernel.socketpair(tcp=tcp)
+        kernel.write(one, b"abcd")
+        assert figures(kernel, two) == (4, buffer_bytes, False)
+        kernel.shutdown(one, socket.SHUT_WR)
+        assert figures(kernel, one) == (0, 0, False)
+        assert figures(kernel, two) == (4, buffer_bytes, True)
+    assert figures(kernel, kernel.eventfd(9)) == (9, 8, False)
+    listener = kernel.listen(1)
+    kernel.connect(listener)
+    kernel.schedule.run_due()
+    assert figures(kernel, listener) == (1, 0, False)
+    kernel.close(kernel.dup(listener))
+    kernel.shutdown(listener, socket.SHUT_RD)
+    assert figures(kernel, listener) == (0, 0, True)
+    file = kernel.open_file(b"ab")
+    assert figures(kernel, file) == (2, limits.SIMULATED_BUFFER_BYTES_MAX, False)
+    kernel.read(file, 2)
+    assert figures(kernel, file)[2]
+
+
+def test_a_shutdown_of_no_half_is_refused(kernel: SimulatedKernel) -> None:
+    for tcp in (False, True):
+        one, _ = kernel.socketpair(tcp=tcp)
+        with refused(errno.EINVAL):
+            kernel.shutdown(one, 3)

@@ -1,0 +1,103 @@
+"""Driving a scheduler on the kernel's loop: turns, waiting, and what arrives from other threads.
+
+The scheduler never blocks; it says "busy", "wait until" or "idle". Here that becomes deferred work, a timer of the loop,
+or nothing; and whatever arrives meanwhile wakes it within a turn. Events of other threads come through the loop's inbox
+into one lane, both bounded and counted. This file must not know reactors or plans.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from penstock.core.lane import Lane
+from penstock.core.loop import Timer
+from penstock.errors import Overflow
+from penstock.limits import TIMED_ARRIVALS_CAPACITY, TIMED_REACTIONS_PER_TURN
+from penstock.reactor import Reactor as Loop
+from penstock.timed.handles import Action
+from penstock.timed.scheduler import BUSY, DONE, WAIT, Scheduler
+
+Arrival = tuple[Action[Any], Any, int, int]
+
+# A timer of the loop may not be longer than ten years; a day is as good, since the scheduler looks again.
+LONGEST_WAIT_NS = 86_400 * 1_000_000_000
+
+
+class Driver:
+    """One scheduler on one loop."""
+
+    def __init__(self, scheduler: Scheduler, loop: Loop, on_done: Callable[[BaseException | None], object]) -> None:
+        self.scheduler = scheduler
+        self.loop = loop
+        self.on_done = on_done
+        self.arrivals_refused = 0
+        self._timer: Timer | None = None
+        self._due = False
+        self._done = False
+        self._lane: Lane | None = None
+        scheduler.on_wake = self.wake
+
+    def start(self) -> None:
+        """Begin at the present, and run in the next turn."""
+        name = f"timed arrivals {len(self.loop.stats().lanes)}"
+        self._lane = self.loop.lane(name, self._arrive, capacity=TIMED_ARRIVALS_CAPACITY, overflow="reject")
+        self.wake()
+
+    def wake(self) -> None:
+        """Look again in the next turn. In the loop's thread."""
+        if not self._due and not self._done:
+            self._due = True
+            self.loop.defer(self._pump)
+
+    def post(self, action: Action[Any], value: Any, delay_ns: int, at_ns: int) -> bool:
+        """From any other thread: hand an event over. Returns whether the loop takes it."""
+        if self._lane is None or self._done:
+            return False
+        try:
+            self.loop.post_threadsafe(self._lane, (action, value, delay_ns, at_ns), 0)
+        except Overflow:
+            self.arrivals_refused += 1
+            return False
+        return True
+
+    def _arrive(self, arrival: Arrival) -> None:
+        action, value, delay_ns, at_ns = arrival
+        try:
+            action.arrive(value, delay_ns, at_ns)
+        except Overflow:
+            # Counted by the action (`rejected`); the thread that posted it has long gone on.
+            return
+        self.wake()
+
+    def _pump(self) -> None:
+        """One share of work."""
+        self._due = False
+        if self._done:
+            return
+        scheduler = self.scheduler
+        scheduler.note_sleeping(False)
+        if self._timer is not None:
+            self.loop.cancel_timer(self._timer)
+            self._timer = None
+        try:
+            status = scheduler.step(TIMED_REACTIONS_PER_TURN)
+        except BaseException as error:  # handed to whoever runs the program
+            self._finish(error)
+            return
+        if status == BUSY:
+            self.wake()
+            return
+        if status == DONE:
+            self._finish(None)
+            return
+        scheduler.note_sleeping(True)
+        if status == WAIT:
+            wait_ns = min(max(0, -((scheduler.physical_ns() - scheduler.wait_ns) // scheduler.speed)), LONGEST_WAIT_NS)
+            self._timer = self.loop.set_timeout(wait_ns / 1_000_000_000, self.wake)
+
+    def _finish(self, error: BaseException | None) -> None:
+        self._done = True
+        if self._lane is not None:
+            self._lane.close()
+        self.on_done(error)

@@ -1,0 +1,1 @@
+# Only C functions: nothing for Python.

@@ -1,0 +1,519 @@
+"""Programs in time: waiting, waking, physical actions, deadlines, late inputs, records, system events."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import penstock
+from penstock import ManualClock, limits
+from penstock.errors import Overflow, UsageError
+from penstock.testing.timed import Arrival, arrivals, play
+from penstock.timed import (
+    Environment,
+    Input,
+    LogicalAction,
+    Output,
+    PhysicalAction,
+    ReactionFailed,
+    Reactor,
+    ReplayMismatch,
+    Shutdown,
+    Startup,
+    State,
+    Tag,
+    Timer,
+    child,
+    ms,
+    ns,
+    reaction,
+    run,
+    sec,
+    us,
+)
+from penstock.timed.environment import log as timed_log
+
+GENEROUS_S = 20
+
+
+class Sensor(Reactor):
+    """Counts what arrives; stops at the third."""
+
+    arrival = PhysicalAction(int)
+    total = State(0)
+    out = Output(int)
+
+    @reaction(arrival, effects=[out])
+    def take(self) -> None:
+        self.total += self.arrival.value
+        self.out.set(self.total)
+        if self.total >= 6:
+            self.request_stop()
+
+
+# ---- waiting and waking ----------------------------------------------------------------------------------------------
+
+
+def test_time_is_waited_for() -> None:
+    class Main(Reactor):
+        tick = Timer(period=ms(20))
+
+        def __init__(self) -> None:
+            self.lags: list[int] = []
+
+        @reaction(tick)
+        def go(self) -> None:
+            self.lags.append(self.lag)
+
+    clock = ManualClock()
+    main = Main()
+    run(main, clock=clock, timeout=ms(100))
+    assert len(main.lags) == 6
+    assert min(main.lags) >= 0
+    assert clock.now_ns() >= ms(100)
+
+
+def test_speed_divides_the_waiting() -> None:
+    class Main(Reactor):
+        tick = Timer(period=sec(1))
+
+    clock = ManualClock()
+    run(Main(), clock=clock, timeout=sec(100), speed=1_000)
+    assert ms(100) <= clock.now_ns() < ms(101)
+
+
+def test_a_thread_wakes_a_sleeping_program() -> None:
+    main = Sensor()
+    environment = Environment(main)
+    threads: list[threading.Thread] = []
+
+    def feed() -> None:
+        for number in (1, 2, 3):
+            main.arrival.schedule(number)
+
+    environment.scheduler.schedule_system(Tag(0, 0), lambda _: _start(threads, feed))
+    environment.run()
+    threads[0].join(GENEROUS_S)
+    assert main.total == 6
+    assert environment.figures()["queues"]["main.arrival"]["scheduled"] == 3
+
+
+def _start(threads: list[threading.Thread], target: Any) -> None:
+    threads.append(threading.Thread(target=target))
+    threads[0].start()
+
+
+def test_a_readable_descriptor_and_a_deferred_call_feed_a_program() -> None:
+    main, loop = Sensor(), penstock.Reactor()
+    reader, writer = os.pipe()
+    ended: list[BaseException | None] = []
+
+    def readable(fd: int, events: int) -> None:
+        os.read(fd, 1)
+        main.arrival.schedule(4)
+
+    def done(error: BaseException | None) -> None:
+        ended.append(error)
+        loop.stop()
+
+    try:
+        loop.register(reader, penstock.READABLE, readable)
+        environment = Environment(main, loop=loop)
+        environment.start(done)
+        loop.defer(lambda: main.arrival.schedule(2))
+        loop.defer(os.write, writer, b"x")
+        loop.run()
+    finally:
+        loop.close()
+        os.close(reader)
+        os.close(writer)
+    assert main.total == 6
+    assert ended == [None]
+
+
+def test_a_stop_is_asked_for_by_another_thread() -> None:
+    environment = Environment(Sensor())
+    threads: list[threading.Thread] = []
+    environment.scheduler.schedule_system(Tag(0, 0), lambda _: _start(threads, environment.request_stop_threadsafe))
+    environment.run()
+    threads[0].join(GENEROUS_S)
+
+
+def test_physical_tags_follow_the_physical_clock() -> None:
+    main = Sensor()
+    schedule = [Arrival(ms(3), "main.arrival", 1), Arrival(ms(3), "main.arrival", 2), Arrival(ms(7), "main.arrival", 3)]
+    trace = play(Environment(main, clock=ManualClock()), schedule)
+    times = [entry.tag for entry in trace]
+    assert times == sorted(set(times))
+    assert [tag.time_ns // ms(1) for tag in times] == [3, 3, 7]
+
+
+@pytest.mark.parametrize(
+    ("overflow", "left", "counter"),
+    [
+        ("drop-oldest", [3, 4], "dropped_oldest"),
+        ("drop-newest", [1, 2], "dropped_newest"),
+        ("coalesce", [1, 4], "coalesced"),
+    ],
+)
+def test_a_physical_action_is_bounded(overflow: Any, left: list[int], counter: str) -> None:
+    class Main(Reactor):
+        arrival = PhysicalAction(int, capacity=2, overflow=overflow)
+        got = State[list[int]](factory=list)
+
+        @reaction(arrival)
+        def take(self) -> None:
+            self.got.append(self.arrival.value)
+
+    main = Main()
+    environment = Environment(main, clock=ManualClock(), timeout=ms(5))
+
+    def flood(_: Tag) -> None:
+        for number in (1, 2, 3, 4):
+            main.arrival.schedule(number, delay=us(number))
+
+    environment.scheduler.schedule_system(Tag(ms(1), 0), flood)
+    environment.run()
+    assert main.got == left
+    assert environment.figures()["queues"]["main.arrival"][counter] == 2
+
+
+def test_a_physical_action_may_refuse() -> None:
+    class Main(Reactor):
+        arrival = PhysicalAction(int, capacity=1, overflow="reject")
+
+    main = Main()
+    environment = Environment(main, clock=ManualClock(), timeout=ms(5))
+    refused: list[str] = []
+
+    def flood(_: Tag) -> None:
+        main.arrival.schedule(1)
+        try:
+            main.arrival.schedule(2)
+        except Overflow as error:
+            refused.append(error.limit)
+
+    environment.scheduler.schedule_system(Tag(ms(1), 0), flood)
+    environment.run()
+    assert refused == ["PHYSICAL_ACTION_CAPACITY"]
+
+
+def test_a_physical_connection_gets_the_physical_time() -> None:
+    class Main(Reactor):
+        sensor = child(Sensor)
+        x = Output(int)
+
+        def __init__(self) -> None:
+            self.echo = Echo()
+            self.connect(self.sensor.out, self.echo.x, after=ms(2), physical=True)
+
+    class Echo(Reactor):
+        x = Input(int)
+
+        @reaction(x)
+        def take(self) -> None:
+            self.tag_seen = self.tag
+
+    main = Main()
+    play(Environment(main, clock=ManualClock(), timeout=ms(50)), [Arrival(ms(3), "main.sensor.arrival", 1)])
+    assert ms(5) <= main.echo.tag_seen.time_ns < ms(6)
+
+
+# ---- deadlines and late inputs ---------------------------------------------------------------------------------------
+
+
+class Hurried(Reactor):
+    tick = Timer(period=ms(10))
+
+    def __init__(self, clock: ManualClock, work_ms: int) -> None:
+        self._clock, self._work_ms = clock, work_ms
+        self.log: list[str] = []
+
+    @reaction(tick)
+    def work(self) -> None:
+        self._clock.advance(ms(self._work_ms))
+
+    def missed(self) -> None:
+        self.log.append("missed")
+
+    @reaction(tick, deadline=ms(5), on_deadline=missed)
+    def act(self) -> None:
+        before = self.check_deadline()
+        self._clock.advance(ms(4))
+        self.log.append(f"{before} {self.check_deadline()}")
+
+
+@pytest.mark.parametrize(("work_ms", "log"), [(1, ["False False"]), (3, ["False True"]), (6, ["missed"])])
+def test_a_missed_deadline_runs_the_handler(work_ms: int, log: list[str]) -> None:
+    clock = ManualClock()
+    main = Hurried(clock, work_ms)
+    environment = run(main, clock=clock, timeout=ns(1))
+    assert main.log == log
+    assert environment.figures()["deadlines_missed"] == (1 if log == ["missed"] else 0)
+
+
+class Late(Reactor):
+    x = Input(int)
+    log = State[list[str]](factory=list)
+
+    def too_late(self) -> None:
+        self.log.append(f"late {self.x.value} meant for {self.x.intended_tag} at {self.tag}")
+
+    @reaction(x, on_late=too_late)
+    def take(self) -> None:
+        self.log.append(f"{self.x.value} at {self.tag}")
+
+    @reaction(x)
+    def also(self) -> None:
+        self.log.append(f"also {self.x.is_late}")
+
+
+def test_a_late_input_runs_its_handler_and_is_reported_where_there_is_none(caplog: pytest.LogCaptureFixture) -> None:
+    main = Late()
+    environment = Environment(main, clock=ManualClock(), timeout=ms(20))
+
+    def inject(_: Tag) -> None:
+        assert environment.inject(main.x, 1, Tag(ms(10), 0))
+
+    def inject_late(_: Tag) -> None:
+        assert environment.inject(main.x, 2, Tag(ms(4), 0))
+        assert not environment.inject(main.x, 3, Tag(ms(21), 0))
+
+    environment.scheduler.schedule_system(Tag(ms(2), 0), inject)
+    environment.scheduler.schedule_system(Tag(ms(12), 0), inject_late)
+    with caplog.at_level("WARNING", logger=timed_log.name):
+        environment.run()
+    assert main.log == ["1 at (10 ms, 0)", "also False", "late 2 meant for (4 ms, 0) at (10 ms, 1)", "also True"]
+    figures = environment.figures()
+    assert (figures["late_handled"], figures["late_unhandled"]) == (1, 1)
+    assert figures["queues"]["main.x"]["dropped_stopped"] == 1
+    assert "main.also ran at (10 ms, 1) with late main.x" in caplog.text
+
+
+# ---- what a federation needs -----------------------------------------------------------------------------------------
+
+
+def test_a_tag_is_acquired_before_it_runs() -> None:
+    main = Late()
+    environment = Environment(main, clock=ManualClock(), timeout=ms(30))
+    asked: list[Tag] = []
+
+    def acquire(tag: Tag) -> bool | int | None:
+        asked.append(tag)
+        return True if environment.scheduler.physical_ns() >= tag.time_ns + ms(5) else tag.time_ns + ms(5)
+
+    environment.scheduler.acquire = acquire
+    sent: list[tuple[Tag, int]] = []
+    environment.scheduler.schedule_system(Tag(ms(1), 0), lambda _: environment.inject(main.x, 1, Tag(ms(10), 0)))
+    # While (10 ms, 0) waits to be acquired, a message for an earlier tag comes in, and is in time.
+    environment.scheduler.schedule_system(Tag(ms(12), 0), lambda _: environment.inject(main.x, 2, Tag(ms(8), 0)))
+    completed: list[Tag] = []
+    environment.scheduler.on_complete = completed.append
+    environment.listen(main.x, lambda tag, value: sent.append((tag, value)))
+    environment.run()
+    assert sent == [((ms(8), 0), 2), ((ms(10), 0), 1)]
+    assert completed == [(ms(8), 0), (ms(10), 0), (ms(30), 0)]
+    assert (ms(10), 0) in asked
+
+
+def test_regular_events_go_before_system_events_with_the_same_tag() -> None:
+    class Main(Reactor):
+        tick = Timer(period=ms(5))
+        log = State[list[str]](factory=list)
+
+        @reaction(tick)
+        def go(self) -> None:
+            self.log.append(str(self.tag))
+
+    main = Main()
+    environment = Environment(main, fast=True, clock=ManualClock(), timeout=ms(10))
+    for tag in (Tag(ms(5), 0), Tag(ms(4), 0), Tag(ms(5), 0)):
+        environment.scheduler.schedule_system(tag, lambda at: main.log.append(f"system {at}"))
+    environment.run()
+    assert main.log == [
+        "(0 s, 0)",
+        "system (4 ms, 0)",
+        "(5 ms, 0)",
+        "system (5 ms, 0)",
+        "system (5 ms, 0)",
+        "(10 ms, 0)",
+    ]
+
+
+def test_stepping_the_clock_shifts_every_queued_system_event() -> None:
+    environment = Environment(Sensor(), clock=ManualClock(), timeout=ms(100))
+    seen: list[Tag] = []
+    scheduler = environment.scheduler
+    for at in (9, 5, 7):
+        scheduler.schedule_system(Tag(ms(at), 0), seen.append)
+    scheduler.schedule_system(Tag(ms(1), 0), lambda _: scheduler.step_clock(ms(20)))
+    environment.run()
+    assert seen == [(ms(25), 0), (ms(27), 0), (ms(29), 0)]
+
+
+def test_an_earlier_stop_is_not_overwritten() -> None:
+    environment = Environment(Sensor(), clock=ManualClock(), timeout=ms(5))
+    assert environment.scheduler.request_stop(Tag(ms(9), 0)) == (ms(5), 0)
+    assert environment.scheduler.request_stop(Tag(ms(3), 0)) == (ms(3), 0)
+    environment.run()
+    assert environment.scheduler.tag == (ms(3), 0)
+
+
+def test_system_events_are_bounded() -> None:
+    environment = Environment(Sensor(), clock=ManualClock(), timeout=ms(5))
+    for _ in range(limits.SYSTEM_EVENTS_MAX):
+        environment.scheduler.schedule_system(Tag(0, 0), print)
+    with pytest.raises(Overflow, match="system events are pending"):
+        environment.scheduler.schedule_system(Tag(0, 0), print)
+
+
+# ---- the end ---------------------------------------------------------------------------------------------------------
+
+
+def test_shutdown_comes_after_the_events_of_the_stop_tag() -> None:
+    class Main(Reactor):
+        end = Shutdown()
+        tick = Timer(period=ms(5))
+        again = LogicalAction[None]()
+        log = State[list[str]](factory=list)
+
+        @reaction(end, effects=[again])
+        def finish(self) -> None:
+            self.log.append(f"end {self.tag}")
+            self.again.schedule()
+
+        @reaction(tick)
+        def go(self) -> None:
+            self.log.append(f"tick {self.tag}")
+
+    main = Main()
+    environment = run(main, fast=True, timeout=ms(5))
+    assert main.log == ["tick (0 s, 0)", "tick (5 ms, 0)", "end (5 ms, 0)"]
+    assert environment.figures()["queues"]["main.again"]["dropped_stopped"] == 1
+
+
+# ---- records ---------------------------------------------------------------------------------------------------------
+
+
+class Recorded(Reactor):
+    start = Startup()
+    sensor = PhysicalAction(int)
+    done = LogicalAction(int)
+    log = State[list[str]](factory=list)
+
+    def __init__(self, slow: ManualClock | None = None) -> None:
+        self._clock = slow
+
+    @reaction(sensor, effects=[done])
+    def take(self) -> None:
+        if self._clock is not None and self.sensor.value % 2:
+            self._clock.advance(ms(3))
+        self.done.schedule(self.sensor.value, delay=ms(self.random.randrange(3)))
+
+    def missed(self) -> None:
+        self.log.append("missed")
+
+    @reaction(sensor, deadline=ms(2), on_deadline=missed)
+    def act(self) -> None:
+        self.log.append("in time")
+
+    @reaction(done)
+    def finish(self) -> None:
+        self.log.append(f"{self.done.value} {self.tag}")
+
+
+@settings(max_examples=25, deadline=None)
+@given(arrivals({"main.sensor": st.integers(0, 9)}, within=ms(30)), st.integers(0, 3))
+def test_a_replay_gives_the_identical_trace(tmp_path_factory: Any, schedule: list[Arrival], seed: int) -> None:
+    record = tmp_path_factory.mktemp("record") / "run.jsonl"
+    clock = ManualClock()
+    main = Recorded(clock)
+    trace = play(Environment(main, clock=clock, timeout=ms(40), seed=seed, record=record), schedule)
+    again = Recorded()
+    environment = Environment(again, replay=record)
+    replayed = environment.trace()
+    environment.run()
+    assert replayed.text(values=True) == trace.text(values=True)
+    assert again.log == main.log
+
+
+def test_a_record_holds_plain_data_only(tmp_path: Path) -> None:
+    class Main(Reactor):
+        sensor = PhysicalAction(object)
+
+    environment = Environment(Main(), clock=ManualClock(), timeout=ms(5), record=tmp_path / "r")
+    with pytest.raises(UsageError, match=r"main\.sensor carries \(1, 2\), which JSON cannot give back"):
+        play(environment, [Arrival(ms(1), "main.sensor", (1, 2))])
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "no json", "[]", '{"format":"x"}', '{"format":"penstock timed record","version":1,"seed":0}\n{"tag":[-1,0]}'],
+)
+def test_a_broken_record_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "r"
+    path.write_text(text)
+    with pytest.raises(ReplayMismatch):
+        Environment(Recorded(), replay=path).run()
+
+
+def test_a_record_of_another_program_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "r"
+    environment = Environment(Recorded(), clock=ManualClock(), timeout=ms(5), record=path)
+    play(environment, [Arrival(ms(1), "main.sensor", 1)])
+    with pytest.raises(ReplayMismatch, match=r"main\.sensor, which this program does not have"):
+        Environment(Sensor(), replay=path)
+
+
+def test_hypothesis_shrinks_to_the_smallest_schedule() -> None:
+    class Main(Reactor):
+        a = PhysicalAction(int)
+        b = PhysicalAction(int)
+        last = State(0)
+
+        @reaction(a)
+        def one(self) -> None:
+            self.last = self.a.value
+
+        @reaction(b)
+        def two(self) -> None:
+            assert self.b.value <= self.last + 3
+
+    drawn = arrivals({"main.a": st.integers(0, 9), "main.b": st.integers(0, 9)}, within=ms(10))
+    failing: list[list[Arrival]] = []
+
+    @settings(max_examples=300, deadline=None, database=None, derandomize=True)
+    @given(drawn)
+    def check(schedule: list[Arrival]) -> None:
+        try:
+            play(Environment(Main(), clock=ManualClock(), timeout=ms(11)), schedule)
+        except ReactionFailed:
+            failing.append(schedule)
+            raise
+
+    with pytest.raises(ReactionFailed):
+        check()
+    assert failing[-1] == [Arrival(0, "main.b", 4)]
+
+
+# ---- traces ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_trace_is_written_as_text_and_for_perfetto(tmp_path: Path) -> None:
+    environment = Environment(Sensor(), clock=ManualClock(), timeout=ms(5))
+    trace = play(environment, [Arrival(ms(1), "main.arrival", 1)])
+    trace.write(tmp_path / "t.txt")
+    trace.write(tmp_path / "t.json")
+    assert (tmp_path / "t.txt").read_text().endswith("main.take -> main.out\n")
+    events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    assert [event["name"] for event in events] == ["thread_name", "take"]
+    assert events[1]["args"]["written"] == {"main.out": "1"}
+    with pytest.raises(UsageError):
+        trace.write(tmp_path / "t.xml")
