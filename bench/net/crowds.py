@@ -20,7 +20,7 @@ def at_once() -> bool:
     with echo_server() as server:
         began_s = time.monotonic()
         clients = []
-        for number in range(AT_ONCE):
+        for _ in range(AT_ONCE):
             client = socket.socket()
             client.setblocking(False)
             client.connect_ex(server.address)

@@ -102,7 +102,9 @@ def main() -> int:
         took = sorted(took_s for client in clients for took_s in client.took_s)
         asked = sum(client.asked for client in clients)
         p99_s = took[len(took) * 99 // 100]
-        print(f"  {len(took):,} of {asked:,} answered, p50 {took[len(took) // 2] * 1e3:.2f} ms, p99 {p99_s * 1e3:.2f} ms")
+        print(
+            f"  {len(took):,} of {asked:,} answered, p50 {took[len(took) // 2] * 1e3:.2f} ms, p99 {p99_s * 1e3:.2f} ms"
+        )
         print(f"  {NEW} new connections served in {new_s * 1e3:.1f} ms")
         for client in clients:
             client.socket.close()

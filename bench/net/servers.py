@@ -1,8 +1,8 @@
 """Servers that the scripts of this folder start in processes of their own: `python servers.py pour|linger|idle`.
 
-    pour     writes to each connection as much as it takes, for ever; a peer that is slow makes it wait
-    linger   fills each connection until it blocks; closes all with a linger of 1 s when 20 are there
-    idle     closes connections that were idle for IDLE_S, and tells how exactly
+pour     writes to each connection as much as it takes, for ever; a peer that is slow makes it wait
+linger   fills each connection until it blocks; closes all with a linger of 1 s when 20 are there
+idle     closes connections that were idle for IDLE_S, and tells how exactly
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ Everything that enters is bounded, everything that runs is budgeted, everything 
 
 from penstock.core.budget import Budget
 from penstock.core.clock import Clock, ManualClock
+from penstock.core.handle import Timer
 from penstock.core.lane import Lane
-from penstock.core.loop import Timer
 from penstock.errors import (
     BadDescriptor,
     ForkedLoop,

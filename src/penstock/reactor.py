@@ -10,8 +10,9 @@ import math
 import cython
 from cython.cimports.cpython.object import PyCallable_Check
 from cython.cimports.libc.stdint import int64_t, uint32_t
+from cython.cimports.penstock.core.handle import Timer, owner_of, timer_of
 from cython.cimports.penstock.core.lane import Lane
-from cython.cimports.penstock.core.loop import Loop, Timer, owner_of, timer_of
+from cython.cimports.penstock.core.loop import Loop
 
 from penstock import limits
 from penstock.core.poller.choice import open_poller
@@ -89,7 +90,7 @@ def _callable(callback) -> cython.int:
 class Reactor:
     """One loop for one thread: register, time, defer, post, run.
 
-    `poller` is "auto", "epoll", "select" or a poller object; `clock` another clock than the system's; `policy` the
+    `poller` is "auto", "epoll", "kqueue", "select" or a poller object; `clock` another clock than the system's; `policy` the
     limits; `on_error` is told of handlers that raise, `on_drop` of lanes that drop (at most once a second).
     """
 
@@ -258,6 +259,32 @@ class Reactor:
         """
         wait_ns: int64_t = self.loop.policy.wait_max_ns if timeout is None else _nanoseconds("timeout", timeout)
         return self.loop.run_once(wait_ns)
+
+    def run_one(self):
+        """Run until one handler has run, and return 1; 0 if nothing is left to wait for, or on `stop()`.
+
+        An operation that waits is something to wait for; a registration, a timer and a deferred task are, too.
+        """
+        return self.loop.run_one()
+
+    def poll(self):
+        """Run what is ready and what becomes ready by that, without waiting. Returns how many handlers have run."""
+        return self.loop.poll_ready()
+
+    def poll_one(self):
+        """Run at most one handler that is ready, without waiting. Returns how many have run: 0 or 1."""
+        return self.loop.poll_one()
+
+    def restart(self):
+        """Forget a `stop()` that came when nothing ran: the next run will not return because of it."""
+        self.loop.restart()
+
+    def after_fork(self):
+        """Make this reactor usable in a child process: a fresh poller and waker, and everything registered once more.
+
+        Without it a child that uses the reactor gets ForkedLoop. The parent's reactor is not affected.
+        """
+        self.loop.after_fork()
 
     def stop(self):
         """Let `run()` return when its turn is through. From any thread, and from signal handlers."""

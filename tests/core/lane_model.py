@@ -46,9 +46,17 @@ class BudgetModel:
             self.denied += 1
 
 
-COUNTERS = (
-    "offered run dropped_oldest dropped_newest dropped_denied dropped_closed coalesced rejected high_water".split()
-)
+COUNTERS = [
+    "offered",
+    "run",
+    "dropped_oldest",
+    "dropped_newest",
+    "dropped_denied",
+    "dropped_closed",
+    "coalesced",
+    "rejected",
+    "high_water",
+]
 
 
 class LaneModel:

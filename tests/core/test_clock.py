@@ -37,9 +37,7 @@ def test_a_clock_that_would_go_back_says_so() -> None:
         Tick(0, 0)
 
 
-@given(
-    period=st.integers(1, 1_000), start=st.integers(0, 1_000), steps=st.lists(st.integers(0, 5_000), max_size=50)
-)
+@given(period=st.integers(1, 1_000), start=st.integers(0, 1_000), steps=st.lists(st.integers(0, 5_000), max_size=50))
 def test_a_tick_fires_at_most_once_per_look_and_per_period(period: int, start: int, steps: list[int]) -> None:
     tick = Tick(period, start)
     now = start

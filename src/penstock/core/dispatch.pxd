@@ -23,6 +23,7 @@ cdef class Dispatch:
     cdef bint lanes_changed
     cdef bint lanes_running
     cdef uint64_t ran_python    # readiness callbacks of this turn
+    cdef int64_t allowance      # handlers of Python that may still run; only run_one and poll_one set a bound
     cdef bint running
     cdef bint opened
     cdef int[2] signal_pipe
@@ -41,6 +42,7 @@ cdef class Dispatch:
     cdef int _arrive(self, Lane lane, PyObject* event) except -1
     cdef int _run_timers(self) except -1
     cdef int _run_ready(self) except -1
+    cdef int _run_completions(self) except -1
     cdef int _run_deferred(self) except -1
     cdef int _run_lanes(self) except -1
     cdef int _run_lane(self, Lane lane) except -1

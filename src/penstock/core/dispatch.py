@@ -7,7 +7,7 @@ turn.py does all that needs no interpreter. What it sets aside for Python is dis
     4 timers      what is due, unless an earlier handler has cancelled or moved it
     5 readiness   unless an earlier handler has deregistered it
     6 changes     what handlers of 4 and 5 want to hear of from now on
-    7 deferred    exactly those that were there when the step began
+    7 deferred    completions of operations, then deferred tasks: exactly those that were there when the step began
     8 lanes       by priority, each up to its budget; what was offered during the step waits for the next turn
 
 Work that a handler creates therefore runs in a later step or turn, never in the step that created it. An exception of a
@@ -56,6 +56,7 @@ from cython.cimports.penstock.core.lane import (
     lane_ok,
     lane_take,
 )
+from cython.cimports.penstock.core.operation import operation_outcome, queue_pop
 from cython.cimports.penstock.core.probes import (
     probes_longest,
     probes_mark,
@@ -100,6 +101,7 @@ from cython.cimports.penstock.core.types import (
     ItemC,
     LaneC,
     LoopC,
+    OperationC,
     ProbesC,
     RegistrationC,
 )
@@ -208,6 +210,8 @@ class Dispatch:
             self._run_ready()
         if loop.registry.changed_first >= 0:
             turn_changes(loop)
+        if loop.descriptors.completed.size:
+            self._run_completions()
         if ring_size(cython.address(loop.deferred)):
             self._run_deferred()
         if loop.lane_pending:
@@ -222,6 +226,7 @@ class Dispatch:
             Py_XDECREF(answer)
         else:
             self._contain(cython.cast(object, handler), step)
+        self.allowance -= 1
         if self.c.forks != self.c.fork_count[0]:
             # This handler has forked, and this is the child: the rest of the batch is the parent's.
             raise ForkedLoop(f"{self.name} was made before a fork; make a new loop in the child process")
@@ -273,7 +278,7 @@ class Dispatch:
             waiting = loop.inbox_budget
             loop.left |= LEFT_INBOX
             loop.probes.inbox_left += 1
-        while waiting > 0 and inbox_take(cython.address(loop.inbox), cython.address(item)):
+        while waiting > 0 and self.allowance > 0 and inbox_take(cython.address(loop.inbox), cython.address(item)):
             waiting -= 1
             loop.posts_run += 1
             first: cython.pointer[PyObject] = cython.cast(cython.pointer[PyObject], item.first)
@@ -312,7 +317,7 @@ class Dispatch:
         """Step 4: what is due, oldest deadline first."""
         loop: cython.pointer[LoopC] = cython.address(self.c)
         item: ItemC
-        while loop.due_next < loop.due_count:
+        while loop.due_next < loop.due_count and self.allowance > 0:
             identity: uint64_t = loop.due[loop.due_next]
             loop.due_next += 1
             if not timers_fire(cython.address(loop.timers), identity, loop.now_ns, cython.address(item)):
@@ -335,7 +340,7 @@ class Dispatch:
         """Step 5: the descriptors of the batch, as far as they are still the ones that the poller meant."""
         loop: cython.pointer[LoopC] = cython.address(self.c)
         args: cython.pointer[PyObject][3]
-        while loop.ready_next < loop.ready_count:
+        while loop.ready_next < loop.ready_count and self.allowance > 0:
             token: uint64_t = loop.ready[loop.ready_next].token
             events: uint32_t = loop.ready[loop.ready_next].events
             loop.ready_next += 1
@@ -372,12 +377,35 @@ class Dispatch:
                 Py_XDECREF(callback)
         return 0
 
+    def _run_completions(self):
+        """Step 7, first half: exactly the operations that are completed now, in that order."""
+        loop: cython.pointer[LoopC] = cython.address(self.c)
+        generation: uint32_t = loop.descriptors.completed.size
+        while generation > 0 and loop.descriptors.completed.size > 0 and self.allowance > 0:
+            generation -= 1
+            operation: cython.pointer[OperationC] = queue_pop(cython.address(loop.descriptors.completed))
+            fd: cython.int = operation.fd
+            loop.deferred_run += 1
+            if operation.complete != cython.NULL:
+                operation.complete(loop, operation)
+                probes_ran(loop, cython.NULL, fd)
+                continue
+            callback: cython.pointer[PyObject] = operation.callback
+            operation.callback = cython.NULL
+            try:
+                outcome = operation_outcome(cython.address(loop.descriptors), operation)
+                args: cython.pointer[PyObject] = cython.cast(cython.pointer[PyObject], outcome)
+                self._settle(PyObject_Call(callback, args, cython.NULL), callback, fd, "completion")
+            finally:
+                Py_XDECREF(callback)
+        return 0
+
     def _run_deferred(self):
         """Step 7: exactly the tasks that are there now; what they defer is the next generation."""
         loop: cython.pointer[LoopC] = cython.address(self.c)
         item: ItemC
         generation: uint64_t = ring_size(cython.address(loop.deferred))
-        while generation > 0 and ring_pop(cython.address(loop.deferred), cython.address(item)):
+        while generation > 0 and self.allowance > 0 and ring_pop(cython.address(loop.deferred), cython.address(item)):
             generation -= 1
             callback: cython.pointer[PyObject] = cython.cast(cython.pointer[PyObject], item.first)
             args: cython.pointer[PyObject] = cython.cast(cython.pointer[PyObject], item.second)
@@ -421,7 +449,7 @@ class Dispatch:
         try:
             while True:
                 oldest = ring_oldest(cython.address(c.ring))
-                if oldest == cython.NULL or cython.cast(uint64_t, oldest.mark) > c.barrier:
+                if oldest == cython.NULL or cython.cast(uint64_t, oldest.mark) > c.barrier or self.allowance <= 0:
                     break
                 if c.budget.left <= 0:
                     loop.left |= LEFT_LANES

@@ -11,6 +11,7 @@ cdef enum:
     POST_LANE_CLOSED = 4
 
 cdef int inbox_init(InboxC* inbox, uint64_t capacity) noexcept nogil
+cdef int inbox_after_fork(InboxC* inbox) noexcept nogil
 cdef void inbox_free(InboxC* inbox) noexcept nogil
 cdef int inbox_post(
     InboxC* inbox, void* first, void* second, int kind, LaneC* blocking, int64_t deadline_ns, bint* wake
@@ -20,7 +21,6 @@ cdef bint inbox_may_sleep(InboxC* inbox) noexcept nogil
 cdef void inbox_awake(InboxC* inbox) noexcept nogil
 cdef void inbox_close(InboxC* inbox) noexcept nogil
 cdef void inbox_close_lane(InboxC* inbox, LaneC* lane) noexcept nogil
-cdef void inbox_forked(InboxC* inbox) noexcept nogil
 cdef bint inbox_has_place(InboxC* inbox, LaneC* lane) noexcept nogil
 cdef void inbox_arrived(InboxC* inbox, LaneC* lane) noexcept nogil
 cdef void inbox_publish(InboxC* inbox, LaneC* lane) noexcept nogil

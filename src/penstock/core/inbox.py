@@ -57,6 +57,18 @@ def inbox_init(inbox: cython.pointer[InboxC], capacity: uint64_t) -> cython.int:
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
+def inbox_after_fork(inbox: cython.pointer[InboxC]) -> cython.int:
+    """In the child, whoever held the lock or waited for room does not exist. What was posted stays."""
+    inbox.waiting = 0
+    inbox.sleeping = False
+    if pthread_mutex_init(cython.address(inbox.lock), cython.NULL) != 0:
+        return -1
+    return platform_cond_init(cython.address(inbox.room))
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
 def inbox_free(inbox: cython.pointer[InboxC]) -> cython.void:
     """Give everything back. The inbox is closed and empty, and nobody waits any more."""
     if inbox.ready:
@@ -190,18 +202,6 @@ def inbox_close_lane(inbox: cython.pointer[InboxC], lane: cython.pointer[LaneC])
     if inbox.waiting:
         pthread_cond_broadcast(cython.address(inbox.room))
     pthread_mutex_unlock(cython.address(inbox.lock))
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def inbox_forked(inbox: cython.pointer[InboxC]) -> cython.void:
-    """In the child of a fork: a fresh lock and condition. Threads that held or awaited these exist in the parent only,
-    and would be waited for in vain."""
-    if inbox.ready:
-        inbox.waiting = 0
-        pthread_mutex_init(cython.address(inbox.lock), cython.NULL)
-        platform_cond_init(cython.address(inbox.room))
 
 
 @cython.cfunc

@@ -37,14 +37,18 @@ from cython.cimports.penstock.core.clock import (
     Clock,
     clock_now,
 )
+from cython.cimports.penstock.core.descriptor import (
+    descriptors_after_fork,
+    descriptors_shutdown,
+)
 from cython.cimports.penstock.core.inbox import (
     POST_CLOSED,
     POST_FULL,
     POST_LANE_CLOSED,
     POST_OK,
+    inbox_after_fork,
     inbox_close,
     inbox_close_lane,
-    inbox_forked,
     inbox_free,
     inbox_init,
     inbox_post,
@@ -59,8 +63,14 @@ from cython.cimports.penstock.core.probes import (
     probes_free,
     probes_init,
 )
+from cython.cimports.penstock.core.records import (
+    descriptors_free,
+    descriptors_init,
+    descriptors_reserve,
+)
 from cython.cimports.penstock.core.registry import (
     registry_at,
+    registry_close,
     registry_free,
     registry_init,
 )
@@ -81,13 +91,13 @@ from cython.cimports.penstock.core.system import (
     read,
 )
 from cython.cimports.penstock.core.timers import (
-    timers_find,
     timers_free,
     timers_init,
     timers_pop_any,
 )
 from cython.cimports.penstock.core.turn import (
     turn_idle,
+    turn_reset_poller,
 )
 from cython.cimports.penstock.core.types import (
     POST_CALL,
@@ -99,7 +109,6 @@ from cython.cimports.penstock.core.types import (
     LaneC,
     LoopC,
     ReadyC,
-    TimerC,
     native_ready_t,
 )
 from cython.cimports.penstock.core.waker import (
@@ -151,21 +160,12 @@ def _signalled(loop: cython.pointer[LoopC], fd: cython.int, events: uint32_t, co
     return READY_DONE
 
 
-@cython.cfunc
-def timer_of(loop: Loop, identity: uint64_t) -> Timer:
-    """The object for a timer that was just started."""
-    timer: Timer = Timer.__new__(Timer)
-    Py_INCREF(loop)
-    timer.loop = cython.cast(cython.pointer[PyObject], loop)
-    timer.identity = identity
-    return timer
-
-
 class Loop(Intake):
     """One turn engine, for one thread."""
 
     def __cinit__(self, *args, **kwargs):
         memset(cython.address(self.c), 0, cython.sizeof(LoopC))
+        self.allowance = INT64_MAX
         self.signal_pipe[0] = -1
         self.signal_pipe[1] = -1
         self.c.waker.read_fd = -1
@@ -209,6 +209,12 @@ class Loop(Intake):
         loop.owner = PyThread_get_thread_ident()
         timers_init(cython.address(loop.timers), policy.timers_max)
         registry_init(cython.address(loop.registry), policy.descriptors_max)
+        descriptors_init(
+            cython.address(loop.descriptors),
+            policy.operations_max,
+            policy.operations_per_queue_max,
+            policy.operations_share,
+        )
         probes_init(cython.address(loop.probes), loop.now_ns)
         # Twice: those that the poller finds, and those that are still ready.
         loop.ready = cython.cast(cython.pointer[ReadyC], malloc(2 * loop.ready_batch * cython.sizeof(ReadyC)))
@@ -218,6 +224,7 @@ class Loop(Intake):
         )
         if (
             loop.ready == cython.NULL
+            or descriptors_reserve(cython.address(loop.descriptors), policy.preallocated_descriptors) < 0
             or loop.due == cython.NULL
             or loop.lanes == cython.NULL
             or ring_init(cython.address(loop.deferred), policy.deferred_capacity) < 0
@@ -375,6 +382,85 @@ class Loop(Intake):
         ran: uint64_t = loop.probes.ready_native - before
         return ran + self.ran_python + loop.posts_run + loop.timers_run + loop.deferred_run + loop.events_run
 
+    def _turns(self, wait_cap_ns: int64_t, allowance: int64_t, turns: cython.int):
+        """Turns until a handler of Python has run, or for ever (`turns` is 0) until nothing is left to do."""
+        loop: cython.pointer[LoopC] = cython.address(self.c)
+        count: int64_t = 0
+        self._enter()
+        try:
+            while not platform_atomic_load(cython.address(loop.stopping)):
+                if turn_idle(loop) and not len(self.signals):
+                    break
+                self.allowance = allowance
+                self._one_turn(wait_cap_ns, True, True)
+                ran: int64_t = allowance - self.allowance
+                count += ran
+                turns -= 1
+                if turns == 0 or (wait_cap_ns == 0 and ran == 0) or (wait_cap_ns > 0 and ran > 0):
+                    break
+        finally:
+            self.allowance = INT64_MAX
+            platform_atomic_store(cython.address(loop.stopping), 0)
+            self._leave()
+        return count
+
+    def run_one(self):
+        """Wait until one handler of Python has run; 0 if there is nothing to wait for, or on stop."""
+        return self._turns(INT64_MAX, 1, 0)
+
+    def poll_ready(self):
+        """Run what is ready, and what that makes ready, without waiting. Returns how many handlers ran."""
+        return self._turns(0, INT64_MAX, limits.POLL_TURNS_MAX)
+
+    def poll_one(self):
+        """Run one handler if one is ready, without waiting. Returns how many ran."""
+        return self._turns(0, 1, 1)
+
+    def restart(self):
+        """Forget a `stop` that no run has seen."""
+        self.check()
+        platform_atomic_store(cython.address(self.c.stopping), 0)
+
+    # ---- forks -------------------------------------------------------------------------------------------------------
+
+    def after_fork(self):
+        """In a child process: a fresh poller and waker, everything registered once more, and this thread as owner.
+
+        The parent's poller is not touched. What the parent had queued is queued here too.
+        """
+        loop: cython.pointer[LoopC] = cython.address(self.c)
+        if loop.closed:
+            raise LoopClosed(f"{self.name} is closed; make a new loop")
+        if loop.forks == platform_fork_count():
+            raise UsageError(f"{self.name} was made in this process; after_fork() is for the child, after a fork")
+        if not self.poller.simulated:
+            self._forget_self(loop.waker.read_fd)
+            self._forget_self(self.signal_pipe[0])
+        self._close_own()
+        failed: cython.int = inbox_after_fork(cython.address(loop.inbox))
+        if failed == 0:
+            failed = waker_open(cython.address(loop.waker))
+        if failed == 0:
+            failed = platform_pipe_open(self.signal_pipe)
+        if failed < 0:
+            raise OSError(-failed, f"{self.name} cannot open its waker: {os.strerror(-failed)}")
+        loop.forks = platform_fork_count()
+        loop.owner = PyThread_get_thread_ident()
+        turn_reset_poller(loop)
+        descriptors_after_fork(loop)
+        if loop.failed:
+            self._raise_noted()
+        if not self.poller.simulated:
+            self._watch_self(loop.waker.read_fd, _woken)
+            self._watch_self(self.signal_pipe[0], _signalled)
+
+    def _forget_self(self, fd: cython.int):
+        """End a registration of the loop's own."""
+        self.c.registry.table[fd].internal = False
+        self.c.registry.live += 1
+        registry_close(cython.address(self.c.registry), fd)
+        return 0
+
     def _enter(self):
         self.check()
         if self.running:
@@ -413,7 +499,7 @@ class Loop(Intake):
         """Let everybody go who waits, drop what was taken in, close the loop's own descriptors."""
         loop: cython.pointer[LoopC] = cython.address(self.c)
         if loop.forks != platform_fork_count():
-            inbox_forked(cython.address(loop.inbox))
+            inbox_after_fork(cython.address(loop.inbox))
         inbox_close(cython.address(loop.inbox))
         self._drop_everything()
         self._close_own()
@@ -440,6 +526,7 @@ class Loop(Intake):
             lane.c.pending = cython.address(lane.c.own_pending)
             lane.c.drops = cython.address(lane.c.own_drops)
             lane.owner = None
+        descriptors_shutdown(loop)
         while inbox_take(cython.address(loop.inbox), cython.address(item)):
             loop.probes.closed_drops += 1
             Py_XDECREF(cython.cast(cython.pointer[PyObject], item.first))
@@ -468,6 +555,7 @@ class Loop(Intake):
         inbox_free(cython.address(loop.inbox))
         timers_free(cython.address(loop.timers))
         registry_free(cython.address(loop.registry))
+        descriptors_free(cython.address(loop.descriptors))
         free(loop.ready)
         free(loop.due)
         free(loop.lanes)
@@ -487,43 +575,3 @@ class Loop(Intake):
 # A loop's attributes must be there until its destructor has run, also when the collector finds it in a cycle: it may
 # not take them away one by one. (The directive `no_gc_clear` says so for classes that are not declared in a .pxd.)
 cython.cast(cython.pointer[PyTypeObject], cython.cast(cython.p_void, Loop)).tp_clear = cython.NULL
-
-
-@cython.cfunc
-def owner_of(timer: Timer) -> Loop:
-    """The loop that a timer belongs to."""
-    if timer.loop == cython.NULL:
-        raise UsageError("a Timer is made by set_timeout or set_interval")
-    return cython.cast(Loop, timer.loop)
-
-
-class Timer:
-    """A timer of a loop: cancel it, ask when it is due."""
-
-    def __init__(self):
-        raise UsageError("a Timer is made by set_timeout or set_interval")
-
-    def __dealloc__(self):
-        Py_XDECREF(self.loop)
-
-    def cancel(self):
-        """Cancel; False if it has fired or was cancelled before."""
-        loop: Loop = owner_of(self)
-        loop.check()
-        return bool(loop.cancel_timer(self.identity))
-
-    @property
-    def active(self):
-        """Whether it will still fire."""
-        return self.deadline_ns is not None
-
-    @property
-    def deadline_ns(self):
-        """When it is due, by the loop's clock; None if it has fired or was cancelled."""
-        loop: Loop = owner_of(self)
-        timer: cython.pointer[TimerC] = timers_find(cython.address(loop.c.timers), self.identity)
-        return None if timer == cython.NULL else timer.deadline_ns
-
-    def __repr__(self):
-        deadline = self.deadline_ns
-        return "<Timer, over>" if deadline is None else f"<Timer due at {deadline:,} ns>"

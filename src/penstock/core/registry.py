@@ -101,6 +101,7 @@ def registry_open(registry: cython.pointer[RegistryC], fd: cython.int) -> cython
     registry.generation += 1
     one.generation = registry.generation
     one.live = True
+    one.owned = False
     one.again_events = 0
     registry.registered += 1
     registry.live += 1
@@ -115,7 +116,10 @@ def registry_open(registry: cython.pointer[RegistryC], fd: cython.int) -> cython
 def registry_close(registry: cython.pointer[RegistryC], fd: cython.int) -> cython.void:
     """End the present life of that number."""
     one: cython.pointer[RegistrationC] = registry.table + fd
+    if one.owned:
+        registry.owned -= 1
     one.live = False
+    one.owned = False
     one.again_events = 0
     one.callback = cython.NULL
     one.number = cython.NULL
@@ -195,6 +199,7 @@ def registry_ok(registry: cython.pointer[cython.const[RegistryC]]) -> cython.bin
     """The invariants that take constant time: counts within bounds, queues with two ends or none."""
     return (
         registry.live <= registry.size
+        and registry.owned <= registry.live
         and registry.size <= 2 * cython.cast(uint64_t, registry.capacity) + FIRST_REGISTRATIONS
         and (registry.changed_first < 0) == (registry.changed_last < 0)
         and (registry.again_first < 0) == (registry.again_last < 0)

@@ -25,7 +25,7 @@ cdef extern from * nogil:
 
 cdef extern from "errno.h" nogil:
     int errno
-    int EINTR, EAGAIN, EBADF, EEXIST, ENOENT, EPERM, EINVAL, ENOSYS, ENOMEM, EMFILE, ETIMEDOUT, ENOTSUP, EIO, EBUSY
+    int EINTR, EAGAIN, EBADF, ECANCELED, EEXIST, ENOENT, EPERM, EINVAL, ENOSYS, ENOMEM, EMFILE, ETIMEDOUT, ENOTSUP, EIO, EBUSY
 
 cdef extern from "unistd.h" nogil:
     int close(int fd)

@@ -18,6 +18,7 @@ cdef bint turn_skips_poll(LoopC* loop) noexcept nogil
 cdef void turn_native(LoopC* loop, int64_t wait_cap_ns) noexcept nogil
 cdef bint turn_needs_python(LoopC* loop) noexcept nogil
 cdef void turn_changes(LoopC* loop) noexcept nogil
+cdef void turn_reset_poller(LoopC* loop) noexcept nogil
 cdef void turn_account(LoopC* loop, int64_t end_ns) noexcept nogil
 cdef void turn_check(LoopC* loop) noexcept nogil
 cdef bint turn_idle(LoopC* loop) noexcept nogil

@@ -39,6 +39,7 @@ from cython.cimports.penstock.core.system import EBADF, EINTR, platform_atomic_l
 from cython.cimports.penstock.core.timers import timers_fire, timers_next, timers_ok, timers_take
 from cython.cimports.penstock.core.types import (
     ERROR,
+    FAULT_SHIFT,
     HANGUP,
     READABLE,
     READY_AGAIN,
@@ -89,7 +90,7 @@ def _lanes_wait(loop: cython.pointer[LoopC]) -> int64_t:
 @cython.exceptval(check=False)
 def _internal_work(loop: cython.pointer[LoopC]) -> cython.bint:
     """Whether deferred tasks or lanes have something to do in this turn."""
-    if ring_size(cython.address(loop.deferred)):
+    if ring_size(cython.address(loop.deferred)) or loop.descriptors.completed.size:
         return True
     return loop.lane_pending > 0 and _lanes_wait(loop) == 0
 
@@ -355,7 +356,7 @@ def _readiness(loop: cython.pointer[LoopC]) -> cython.void:
         if one == cython.NULL:
             loop.probes.stale += 1
             stale = True
-        elif one.again:
+        elif one.again and not loop.ready[index].events >> FAULT_SHIFT:
             # It waits for another share: one share a turn, so the two become one.
             one.again_events |= loop.ready[index].events
         else:
@@ -365,7 +366,7 @@ def _readiness(loop: cython.pointer[LoopC]) -> cython.void:
     if found:
         loop.stale_polls = loop.stale_polls + 1 if stale else 0
         if loop.stale_polls >= STALE_POLLS_MAX:
-            _reset_poller(loop)
+            turn_reset_poller(loop)
     loop.probes.ready += loop.ready_seen
     loop.probes.ready_python += loop.ready_count
 
@@ -373,7 +374,7 @@ def _readiness(loop: cython.pointer[LoopC]) -> cython.void:
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def _reset_poller(loop: cython.pointer[LoopC]) -> cython.void:
+def turn_reset_poller(loop: cython.pointer[LoopC]) -> cython.void:
     """Start the poller afresh with what is registered now."""
     fd: uint32_t
     loop.stale_polls = 0
@@ -458,6 +459,7 @@ def turn_needs_python(loop: cython.pointer[LoopC]) -> cython.bint:
         loop.ready_next < loop.ready_count
         or loop.due_next < loop.due_count
         or ring_size(cython.address(loop.deferred)) > 0
+        or loop.descriptors.completed.size > 0
         or platform_atomic_load(cython.address(loop.inbox.filled))
         or loop.signalled
         or loop.failed
@@ -495,9 +497,11 @@ def turn_account(loop: cython.pointer[LoopC], end_ns: int64_t) -> cython.void:
 @cython.nogil
 @cython.exceptval(check=False)
 def turn_idle(loop: cython.pointer[LoopC]) -> cython.bint:
-    """Whether nothing is registered, armed or queued."""
+    """Whether nothing is registered, armed or queued. A descriptor record is work while an operation waits at it."""
     return (
-        loop.registry.live == 0
+        loop.registry.live == loop.registry.owned
+        and loop.descriptors.waiting == 0
+        and loop.descriptors.completed.size == 0
         and loop.timers.live == 0
         and loop.lane_pending == 0
         and ring_size(cython.address(loop.deferred)) == 0

@@ -9,6 +9,8 @@ from penstock.core.system cimport pthread_cond_t, pthread_mutex_t
 
 cdef struct LoopC
 cdef struct PollerC
+cdef struct OperationC
+cdef struct DescriptorC
 
 # ---- words of every room ---------------------------------------------------------------------------------------------
 
@@ -19,6 +21,8 @@ cdef enum:
     ERROR = 4
     HANGUP = 8
     PRIORITY = 16
+    # Above this bit: the errno of a poller that could not watch; it stands for ERROR too.
+    FAULT_SHIFT = 16
     # What a native handler answers; READY_PYTHON may be added to either.
     READY_DONE = 0
     READY_AGAIN = 1
@@ -164,6 +168,7 @@ cdef struct PollerC:        # all calls return -errno on failure
     poller_reset_t reset    # forget everything that was added
     bint edge               # knows edge-triggered registrations
     bint simulated          # moves the clock by itself while it waits
+    bint lazy               # descriptors are added when there is something to wait for, interest by interest
 
 # ---- registry.py ----------------------------------------------------------------------------------------------------
 
@@ -181,6 +186,7 @@ cdef struct RegistrationC:
     bint live
     bint edge
     bint internal           # the loop's own: keeps no loop alive, is not counted
+    bint owned              # a descriptor record's: its operations keep the loop alive, not the registration
     bint changed            # waits in the list of changes
     bint again              # waits in the list of those that stopped at their share
     int32_t changed_next
@@ -190,6 +196,7 @@ cdef struct RegistryC:
     uint32_t size
     uint32_t capacity
     uint32_t live           # without the internal ones
+    uint32_t owned          # of these, those that belong to descriptor records
     uint32_t high_water
     uint32_t generation
     int32_t changed_first, changed_last
@@ -300,6 +307,103 @@ cdef struct ProbesC:
     SlowC native_slowest
     LongestC native_longest # ... was native
 
+# ---- operation.py ---------------------------------------------------------------------------------------------------
+
+cdef enum:
+    # The kinds of operations: the index of their queue. A connect is a write.
+    OPERATION_READ = 0
+    OPERATION_WRITE = 1
+    OPERATION_EXCEPT = 2
+    OPERATION_KINDS = 3
+    # What `perform` answers.
+    PERFORM_BLOCKED = 0     # not done: it would block
+    PERFORM_DONE = 1
+    PERFORM_EXHAUSTED = 2   # done, and the next one of its kind would block
+    PERFORM_MORE = 3        # not done, but only because it has had its share
+    # What the Python half makes of a result.
+    ANSWER_NONE = 0
+    ANSWER_BYTES = 1
+    ANSWER_COUNT = 2
+    ANSWER_VALUE = 3
+
+# Tries the system call. Leaves the result or the error in the operation; must not block.
+ctypedef int (*operation_perform_t)(OperationC* operation, int fd) noexcept nogil
+# Hands a native operation over, once, in step 7 (or when the loop closes); its memory is its maker's again.
+ctypedef void (*operation_complete_t)(LoopC* loop, OperationC* operation) noexcept nogil
+
+cdef struct OperationC:
+    OperationC* next
+    operation_perform_t perform
+    operation_complete_t complete   # NULL: Python's, with the fields below, from the pool
+    int kind
+    int answer
+    int fd                  # for reports
+    int error               # errno, 0: none
+    bint socket             # send(2) rather than write(2)
+    bint chosen             # a mark of cancel by key
+    bint internal           # no work: it keeps no loop alive
+    int64_t result
+    char* data              # what is written, or what was read
+    size_t size
+    uint32_t wanted         # by a wait: READABLE, WRITABLE, PRIORITY
+    void* key               # NULL: none. Compared by address; an owned object if it is Python's
+    PyObject* callback
+    PyObject* owner         # kept alive while this waits
+    PyObject* subject       # what `perform` calls, or whose memory it uses
+    PyObject* value         # what that returned
+    PyObject* failure       # ... or raised
+    Py_buffer view
+    bint viewed
+
+cdef struct OperationQueueC:
+    OperationC* first
+    OperationC* last
+    uint32_t size
+
+# ---- descriptor.py --------------------------------------------------------------------------------------------------
+
+cdef struct DescriptorC:
+    DescriptorC* previous   # in the list of live ones
+    DescriptorC* next       # ... or of free ones
+    OperationQueueC queues[OPERATION_KINDS]
+    bint speculative[OPERATION_KINDS]   # a try might succeed: not exhausted since the last readiness
+    uint32_t generation     # of this record's lives
+    uint32_t registration   # the generation of its registration; 0: none
+    int fd
+    uint32_t filters        # the interest that the poller knows
+    bint live
+    bint watched            # the poller knows it
+    bint refused            # the poller cannot wait for it: a regular file
+    bint edge
+    bint lazy
+
+cdef struct DescriptorsC:
+    DescriptorC* live_first
+    DescriptorC* free_first
+    OperationC* operations_free
+    OperationQueueC completed
+    bint shut
+    uint32_t live
+    uint32_t allocated
+    uint32_t high_water
+    uint32_t operations     # of the pool, in use
+    uint32_t operations_allocated
+    uint32_t operations_high_water
+    uint32_t operations_max
+    uint32_t queue_max      # operations of one kind that may wait at one descriptor
+    uint32_t waiting        # operations in queues that count as work
+    uint32_t share          # operations that one descriptor may perform in one turn
+    uint64_t started
+    uint64_t speculated
+    uint64_t performed
+    uint64_t blocked
+    uint64_t completed_all
+    uint64_t cancelled
+    uint64_t faults
+    uint64_t refusals       # operations that were refused for want of room
+    uint64_t tells          # calls of the poller
+    uint64_t shares_used    # turns in which a descriptor reached its share
+
 # ---- loop.py --------------------------------------------------------------------------------------------------------
 
 cdef struct LoopC:
@@ -307,6 +411,7 @@ cdef struct LoopC:
     TickC tick
     TimersC timers
     RegistryC registry
+    DescriptorsC descriptors
     PollerC* poller
     InboxC inbox
     WakerC waker

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from penstock.core.handle import Timer
 from penstock.core.lane import Lane
-from penstock.core.loop import Timer
 from penstock.errors import LaneClosed, LoopClosed, Overflow
 from penstock.limits import TIMED_ARRIVALS_CAPACITY, TIMED_REACTIONS_PER_TURN
 from penstock.reactor import Reactor as Loop

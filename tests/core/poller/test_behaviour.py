@@ -270,7 +270,7 @@ def test_pollers_are_chosen_by_name() -> None:
     assert open_poller("select").name == "select"
     with pytest.raises(Unsupported, match="'auto', 'epoll', 'select'"):
         open_poller("kqueue")
-    with pytest.raises(UsageError, match="has no add, modify, remove, wait, unread"):
+    with pytest.raises(UsageError, match="has no name, supports_edge, simulated, add, modify, remove, wait, unread"):
         open_poller(3)  # type: ignore[arg-type]
 
 

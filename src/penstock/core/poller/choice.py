@@ -7,11 +7,17 @@ from collections.abc import Callable
 from penstock.core.poller.epoll import EpollPoller
 from penstock.core.poller.events import PollerLike
 from penstock.core.poller.interface import Poller, PythonPoller
+from penstock.core.poller.kqueue import KqueuePoller
 from penstock.core.poller.select import SelectPoller
 from penstock.errors import Unsupported, UsageError
 
+
+def _open_kqueue() -> Poller:
+    return PythonPoller(KqueuePoller())
+
+
 # Best first.
-POLLERS: dict[str, Callable[[], Poller]] = {"epoll": EpollPoller, "select": SelectPoller}
+POLLERS: dict[str, Callable[[], Poller]] = {"epoll": EpollPoller, "kqueue": _open_kqueue, "select": SelectPoller}
 
 # What `PollerLike` asks for.
 _OFFERED = ("name", "supports_edge", "simulated", "add", "modify", "remove", "wait", "unread", "reset", "close")

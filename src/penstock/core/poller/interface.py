@@ -195,6 +195,8 @@ class PythonPoller(Poller):
         self.c.reset = _python_reset
         self.c.edge = like.supports_edge
         self.c.simulated = like.simulated
+        # Whether it wants to hear of a descriptor only when there is something to wait for.
+        self.c.lazy = getattr(like, "lazy", False)
 
     def close(self):
         """Close the poller behind."""

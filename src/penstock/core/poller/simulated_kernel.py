@@ -63,6 +63,8 @@ class SimulatedKernel:
         self.descriptors_max = _whole("descriptors_max", descriptors_max, 1, limits.SIMULATED_DESCRIPTORS_MAX)
         self.buffer_bytes = _whole("buffer_bytes", buffer_bytes, 1, limits.SIMULATED_BUFFER_BYTES_MAX)
         self._table: dict[int, File] = {}
+        # Called with each number that is closed, by those who watch numbers and not files, as a kqueue does.
+        self.on_close: list[Callable[[int], None]] = []
         # Numbers that were given and are free again, as a heap; and the first that was never given.
         self._freed: list[int] = []
         self._next = _whole("first_descriptor", first_descriptor, 0, limits.SIMULATED_DESCRIPTORS_MAX)
@@ -166,6 +168,8 @@ class SimulatedKernel:
         if file is None:
             raise self.refuse("close", errno.EBADF)
         heappush(self._freed, fd)
+        for hook in tuple(self.on_close):
+            hook(fd)
         file.drop()
         if number:
             raise refusal(number)

@@ -1,0 +1,9 @@
+from typing import final
+
+@final
+class Timer:
+    def cancel(self) -> bool: ...
+    @property
+    def active(self) -> bool: ...
+    @property
+    def deadline_ns(self) -> int | None: ...
