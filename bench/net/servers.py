@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from typing import Any
 
 from penstock import Reactor
 from penstock.net import Listener, Stream, StreamOptions, counters, show
@@ -80,7 +81,8 @@ class Idle:
 def main() -> None:
     kind = sys.argv[1]
     idle = Idle()
-    accept = {"pour": pour, "linger": Lingering(), "idle": idle}[kind]
+    accepts: dict[str, Any] = {"pour": pour, "linger": Lingering(), "idle": idle}
+    accept = accepts[kind]
     options = {"pour": POUR, "linger": MUCH, "idle": StreamOptions(idle=IDLE_S)}[kind]
     with Reactor() as reactor:
         listener = Listener(reactor, ("127.0.0.1", 0), lambda stream: accept(reactor, stream), options=options)

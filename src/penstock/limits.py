@@ -16,7 +16,8 @@ NS_PER_S = 1_000_000_000
 
 # ---- the loop --------------------------------------------------------------------------------------------------------
 
-# Descriptors that one loop may watch. Above the 20,000 that common systems allow a process, and 80 bytes each.
+# Descriptors that one loop may watch: those with a number below this. Far above the 20,000 that common systems allow a
+# process; the table has 80 bytes for each number that was ever watched, and below.
 DESCRIPTORS_MAX = 1_048_576
 
 # Ready descriptors taken from the poller at once. High enough that one system call serves a thousand connections, low

@@ -7,6 +7,7 @@ import threading
 import time
 import weakref
 from collections import deque
+from typing import Any
 
 import pytest
 from hypothesis import strategies as st
@@ -118,7 +119,7 @@ def test_a_taker_that_sleeps_is_always_woken() -> None:
 
     thread = threading.Thread(target=post)
     thread.start()
-    seen = []
+    seen: list[Any] = []
     while len(seen) < count:
         taken = inbox.take()
         if taken is not None:

@@ -17,7 +17,7 @@ from penstock.errors import LaneClosed, UsageError
 from tests.core.lane_model import BudgetModel, LaneModel
 
 if TYPE_CHECKING:
-    from penstock.core.lane import Overflow
+    from penstock.core.lane import _Overflow as Overflow
 
 
 class Thing:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import weakref
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -112,7 +113,7 @@ def test_the_order_is_the_deadline_and_then_the_order_of_setting(deadlines: list
     timers = Timers(200)
     for index, deadline in enumerate(deadlines):
         timers.start(deadline, index)
-    fired = []
+    fired: list[Any] = []
     while (identity := timers.take(100)) is not None:
         fired += timers.fire(identity, 100) or ()
     assert fired == sorted(range(len(deadlines)), key=lambda index: (deadlines[index], index))
@@ -126,7 +127,7 @@ def test_cancelling_any_leaves_the_others_in_order(data: st.DataObject, deadline
     for index in gone:
         assert timers.cancel(identities[index] or 0)
         assert timers.ok
-    fired = []
+    fired: list[Any] = []
     while (identity := timers.take(1_000)) is not None:
         fired += timers.fire(identity, 1_000) or ()
     rest = [index for index in range(len(deadlines)) if index not in gone]

@@ -390,7 +390,7 @@ def use(world: World, channel: ChannelModel, place: int, other: int, what: str, 
 
 
 def machine(kind: str) -> Any:
-    test = type(f"On_{kind}", (AgainstTheModel,), {"kind": kind}).TestCase
+    test: Any = type(f"On_{kind}", (AgainstTheModel,), {"kind": kind}).TestCase  # type: ignore[attr-defined]
     test.settings = settings(max_examples=60, stateful_step_count=40)
     return test
 
