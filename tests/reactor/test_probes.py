@@ -159,9 +159,10 @@ def test_a_slow_native_turn_names_a_descriptor_or_a_timer(reactor: Reactor, pipe
     os.write(writer, b"x")
     counter = Counter(reactor)
     counter.register(reader, READABLE)
-    NativeTimer(reactor, 0)
+    timer = NativeTimer(reactor, 0)
     for _ in range(50):
         reactor.run_once(0)
+    assert timer.calls == 1
     longest = reactor.stats().longest
     assert longest is not None
     assert set(longest.handlers) <= {"a native timer", f"the native handler of descriptor {reader}"}

@@ -121,13 +121,14 @@ def test_a_signal_is_seen_while_the_loop_runs_only_native_work(reactor: Reactor,
 
 def test_a_signal_runs_within_the_turn_that_sees_it(reactor: Reactor, pipe: Pipe) -> None:
     seen: list[int] = []
-    NativeTimer(reactor, 0, 1_000)
+    timer = NativeTimer(reactor, 0, 1_000)
     reactor.add_signal(signal.SIGUSR1, lambda: seen.append(reactor.stats().turns))
     for turn in range(5):
         send()
         reactor.run_once(0)
         assert seen.pop() == turn
         assert seen == []
+    assert timer.calls
 
 
 def test_keyboard_interrupt_leaves_the_run(reactor: Reactor, spawn: Spawn) -> None:
