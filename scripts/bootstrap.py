@@ -28,10 +28,11 @@ LOG_LINES_SHOWN = 40
 
 # KIND: how the compiled modules are built. `release` and `trace` are editable installs, which follow the sources; a
 # sanitized module loads only under preloaded libraries, so it is installed as it is and rebuilt by the next call.
-EDITABLE = ("release", "trace")
+EDITABLE = ("release", "trace", "unprobed")
 KINDS = {
     "release": [],
     "trace": ["-Dtrace=true"],
+    "unprobed": ["-Dprobes=false"],
     "sanitized": ["-Dsanitize=true", "-Dbuildtype=debugoptimized"],
 }  # type: Dict[str, List[str]]
 

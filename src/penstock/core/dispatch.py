@@ -71,6 +71,7 @@ from cython.cimports.penstock.core.ring import (
     ring_size,
 )
 from cython.cimports.penstock.core.system import (
+    PENSTOCK_PROBES,
     PY_VECTORCALL_ARGUMENTS_OFFSET,
     PyObject_Call,
     PyObject_Vectorcall,
@@ -168,7 +169,8 @@ class Dispatch:
                     turn_account(loop, clock_now(loop.clock))
                     turn_native(loop, wait_cap_ns)
             # Whatever the GIL took to come back is not the first handler's fault.
-            loop.probes.mark_ns = clock_now(loop.clock)
+            if PENSTOCK_PROBES:
+                loop.probes.mark_ns = clock_now(loop.clock)
         try:
             if turn_needs_python(loop) or loop.poller.simulated:
                 loop.probes.python_turns += 1
@@ -230,6 +232,8 @@ class Dispatch:
         if self.c.forks != self.c.fork_count[0]:
             # This handler has forked, and this is the child: the rest of the batch is the parent's.
             raise ForkedLoop(f"{self.name} was made before a fork; make a new loop in the child process")
+        if not PENSTOCK_PROBES:
+            return 0
         probes: cython.pointer[ProbesC] = cython.address(self.c.probes)
         if probes.same == handler and probes.same_fd == fd and probes.since_mark + 1 < probes.stride:
             # Another run of the same one, and the clock is not due to be looked at: what probes_ran would do.

@@ -49,6 +49,11 @@
 
 #define PLATFORM_NS_PER_S 1000000000LL
 #define PLATFORM_NS_PER_MS 1000000LL
+/* The probes are always on. Only `-Dprobes=false` leaves them out, so that their cost can be measured. */
+#ifndef PENSTOCK_PROBES
+#define PENSTOCK_PROBES 1
+#endif
+
 /* A longer wait than this many milliseconds does not fit epoll_wait's int. */
 #define PLATFORM_WAIT_MS_MAX 2000000000LL
 

@@ -16,7 +16,7 @@ from cython.cimports.cpython.ref import Py_XDECREF, Py_XINCREF, PyObject
 from cython.cimports.libc.stdint import int64_t, uint64_t
 from cython.cimports.libc.string import memset
 from cython.cimports.penstock.core.clock import clock_now
-from cython.cimports.penstock.core.system import clz64
+from cython.cimports.penstock.core.system import PENSTOCK_PROBES, clz64
 from cython.cimports.penstock.core.types import (
     HISTOGRAM_BUCKETS,
     RECORDER_TURNS,
@@ -38,6 +38,8 @@ SLOW_HANDLER_NS = cython.declare(cython.int, 700)
 @cython.exceptval(check=False)
 def histogram_add(histogram: cython.pointer[HistogramC], value: int64_t) -> cython.void:
     """Count a value in the bucket of its highest bit; what is negative counts as 0."""
+    if not PENSTOCK_PROBES:
+        return
     if value < 0:
         value = 0
     bucket: cython.int = 64 - clz64(value) if value else 0
@@ -78,6 +80,8 @@ def _forget(slow: cython.pointer[SlowC]) -> cython.void:
 @cython.exceptval(check=False)
 def probes_ran(loop: cython.pointer[LoopC], handler: cython.pointer[PyObject], fd: cython.int) -> cython.void:
     """A Python handler has returned. Looks at the clock if the stride is complete."""
+    if not PENSTOCK_PROBES:
+        return
     probes: cython.pointer[ProbesC] = cython.address(loop.probes)
     count: cython.int = probes.now.count
     probes.since_mark += 1
@@ -130,6 +134,8 @@ def probes_mark_native(probes: cython.pointer[ProbesC], now_ns: int64_t) -> cyth
 @cython.exceptval(check=False)
 def probes_turn(loop: cython.pointer[LoopC], end_ns: int64_t) -> cython.void:
     """Close the books of a turn: its duration, and its line in the flight recorder."""
+    if not PENSTOCK_PROBES:
+        return
     probes: cython.pointer[ProbesC] = cython.address(loop.probes)
     busy: int64_t = end_ns - loop.woke_ns
     probes.turns += 1
@@ -161,6 +167,8 @@ def probes_turn(loop: cython.pointer[LoopC], end_ns: int64_t) -> cython.void:
 @cython.exceptval(check=False)
 def probes_longest(loop: cython.pointer[LoopC], busy_ns: int64_t) -> cython.void:
     """Remember the turn that ends if it is the longest so far; called before `probes_turn` when Python ran."""
+    if not PENSTOCK_PROBES:
+        return
     probes: cython.pointer[ProbesC] = cython.address(loop.probes)
     longest: cython.pointer[LongestC] = cython.address(probes.longest)
     if (

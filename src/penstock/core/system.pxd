@@ -72,6 +72,7 @@ cdef extern from "pthread.h" nogil:
 
 cdef extern from "platform.h" nogil:
     # One epoll interface on every system: where there is no epoll, platform_epoll_create fails with ENOSYS.
+    bint PENSTOCK_PROBES
     struct platform_epoll_event:
         uint32_t events
         uint64_t token

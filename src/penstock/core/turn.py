@@ -35,7 +35,7 @@ from cython.cimports.penstock.core.registry import (
     registry_token,
 )
 from cython.cimports.penstock.core.ring import ring_size
-from cython.cimports.penstock.core.system import EBADF, EINTR, platform_atomic_load
+from cython.cimports.penstock.core.system import EBADF, EINTR, PENSTOCK_PROBES, platform_atomic_load
 from cython.cimports.penstock.core.timers import timers_fire, timers_next, timers_ok, timers_take
 from cython.cimports.penstock.core.types import (
     ERROR,
@@ -215,6 +215,8 @@ def _poll(loop: cython.pointer[LoopC], wait_cap_ns: int64_t) -> cython.void:
 @cython.inline
 def _ran(loop: cython.pointer[LoopC], fd: cython.int) -> cython.void:
     """A native handler has returned. Looks at the clock when there are as many suspects as can be remembered."""
+    if not PENSTOCK_PROBES:
+        return
     now: cython.pointer[SlowC] = cython.address(loop.probes.native_now)
     now.fds[now.count] = fd
     now.count += 1
