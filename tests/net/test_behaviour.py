@@ -275,6 +275,26 @@ def test_a_closed_reader_of_a_pipe_fails_the_write(world: AnyWorld) -> None:
     one.close()
 
 
+def test_a_steady_state_tells_the_poller_nothing(world: AnyWorld) -> None:
+    one, peer = world.pair()
+    got = []
+
+    def echo(error: OSError | None, data: bytes) -> None:
+        got.append(data)
+        one.write(data, lambda error, count: None)
+        one.read(100, echo)
+
+    one.read(100, echo)
+    world.turns()
+    before = world.counters()["tells"]
+    for number in range(20):
+        world.send(peer, bytes([number]))
+        world.turns(3)
+        assert world.receive(peer) == bytes([number])
+    assert (len(got), world.counters()["tells"]) == (20, before)
+    one.close()
+
+
 # ---- cancelling and closing
 
 

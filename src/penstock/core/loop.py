@@ -13,34 +13,12 @@ import os
 
 import cython
 from cython.cimports.cpython.object import PyTypeObject
-from cython.cimports.cpython.ref import (
-    Py_DECREF,
-    Py_INCREF,
-    Py_XDECREF,
-    PyObject,
-)
-from cython.cimports.libc.stdint import (
-    INT64_MAX,
-    int64_t,
-    uint32_t,
-    uint64_t,
-)
-from cython.cimports.libc.stdlib import (
-    calloc,
-    free,
-    malloc,
-)
-from cython.cimports.libc.string import (
-    memset,
-)
-from cython.cimports.penstock.core.clock import (
-    Clock,
-    clock_now,
-)
-from cython.cimports.penstock.core.descriptor import (
-    descriptors_after_fork,
-    descriptors_shutdown,
-)
+from cython.cimports.cpython.ref import Py_DECREF, Py_INCREF, Py_XDECREF, PyObject
+from cython.cimports.libc.stdint import INT64_MAX, int64_t, uint32_t, uint64_t
+from cython.cimports.libc.stdlib import calloc, free, malloc
+from cython.cimports.libc.string import memset
+from cython.cimports.penstock.core.clock import Clock, clock_now
+from cython.cimports.penstock.core.descriptor import descriptors_after_fork, descriptors_shutdown
 from cython.cimports.penstock.core.inbox import (
     POST_CLOSED,
     POST_FULL,
@@ -55,30 +33,11 @@ from cython.cimports.penstock.core.inbox import (
     inbox_take,
 )
 from cython.cimports.penstock.core.intake import Intake
-from cython.cimports.penstock.core.lane import (
-    OVERFLOW_BLOCK,
-    Lane,
-)
-from cython.cimports.penstock.core.probes import (
-    probes_free,
-    probes_init,
-)
-from cython.cimports.penstock.core.records import (
-    descriptors_free,
-    descriptors_init,
-    descriptors_reserve,
-)
-from cython.cimports.penstock.core.registry import (
-    registry_at,
-    registry_close,
-    registry_free,
-    registry_init,
-)
-from cython.cimports.penstock.core.ring import (
-    ring_free,
-    ring_init,
-    ring_pop,
-)
+from cython.cimports.penstock.core.lane import OVERFLOW_BLOCK, Lane
+from cython.cimports.penstock.core.probes import probes_free, probes_init
+from cython.cimports.penstock.core.records import descriptors_free, descriptors_init, descriptors_reserve
+from cython.cimports.penstock.core.registry import registry_at, registry_close, registry_free, registry_init
+from cython.cimports.penstock.core.ring import ring_free, ring_init, ring_pop
 from cython.cimports.penstock.core.system import (
     PyThread_get_thread_ident,
     close,
@@ -90,15 +49,8 @@ from cython.cimports.penstock.core.system import (
     platform_watch_forks,
     read,
 )
-from cython.cimports.penstock.core.timers import (
-    timers_free,
-    timers_init,
-    timers_pop_any,
-)
-from cython.cimports.penstock.core.turn import (
-    turn_idle,
-    turn_reset_poller,
-)
+from cython.cimports.penstock.core.timers import timers_free, timers_init, timers_pop_any
+from cython.cimports.penstock.core.turn import turn_idle, turn_reset_poller
 from cython.cimports.penstock.core.types import (
     POST_CALL,
     POST_LANE,
@@ -111,31 +63,12 @@ from cython.cimports.penstock.core.types import (
     ReadyC,
     native_ready_t,
 )
-from cython.cimports.penstock.core.waker import (
-    waker_close,
-    waker_drain,
-    waker_open,
-    waker_wake,
-)
+from cython.cimports.penstock.core.waker import waker_close, waker_drain, waker_open, waker_wake
 
-from penstock import (
-    limits,
-)
-from penstock.core.names import (
-    thread_name,
-)
-from penstock.core.signals import (
-    Signals,
-)
-from penstock.errors import (
-    ForkedLoop,
-    LaneClosed,
-    LoopClosed,
-    LoopRunning,
-    Overflow,
-    UsageError,
-    WrongThread,
-)
+from penstock import limits
+from penstock.core.names import thread_name
+from penstock.core.signals import Signals
+from penstock.errors import ForkedLoop, LaneClosed, LoopClosed, LoopRunning, Overflow, UsageError, WrongThread
 
 # ---- the loop's own descriptors --------------------------------------------------------------------------------------
 

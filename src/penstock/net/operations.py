@@ -42,7 +42,7 @@ from cython.cimports.penstock.core.operation import (
 )
 from cython.cimports.penstock.core.records import record_refuse
 from cython.cimports.penstock.core.registry import registry_at
-from cython.cimports.penstock.core.system import EBADF, EMFILE, PyThread_get_thread_ident, platform_fork_count
+from cython.cimports.penstock.core.system import EBADF, EMFILE, PyThread_get_thread_ident
 from cython.cimports.penstock.core.types import (
     ANSWER_BYTES,
     ANSWER_COUNT,
@@ -345,9 +345,11 @@ class Descriptor:
     def _deregister(self):
         """End the record, and keep the number."""
         cancelled: uint32_t = 0
-        if not self.loop.c.closed:
+        # In a child of a fork the record is the parent's, and only the number is ours.
+        here: cython.bint = self.loop.c.forks == self.loop.c.fork_count[0]
+        if here and not self.loop.c.closed:
             self.loop.check()
-        if self._alive():
+        if here and self._alive():
             cancelled = descriptor_deregister(cython.address(self.loop.c), self.c)
         self.closed = True
         if self.helper is not None:
@@ -395,7 +397,7 @@ class Descriptor:
         if self.loop is None or self.closed:
             return
         loop: cython.pointer[LoopC] = cython.address(self.loop.c)
-        if loop.owner == PyThread_get_thread_ident() and loop.forks == platform_fork_count():
+        if loop.owner == PyThread_get_thread_ident() and loop.forks == loop.fork_count[0]:
             message = f"{self!r} was not closed; close it, or release its descriptor"
             warnings.warn(message, ResourceWarning, stacklevel=2, source=self)
             self.close()
