@@ -1,0 +1,221 @@
+# Every C structure of the HTTP server, nothing else. What is touched without the GIL lives here.
+#
+# Room by room: a structure only reaches upwards in this file, the parser knows no file, a file no connection.
+from cpython.ref cimport PyObject
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+
+# ---- words -----------------------------------------------------------------------------------------------------------
+
+cdef enum:
+    METHOD_OTHER = 0
+    METHOD_GET = 1
+    METHOD_HEAD = 2
+    METHOD_POST = 3
+    METHOD_PUT = 4
+    METHOD_DELETE = 5
+    METHOD_OPTIONS = 6
+    METHOD_PATCH = 7
+    METHOD_TRACE = 8
+    METHOD_CONNECT = 9
+    METHOD_COUNT = 10
+
+cdef enum:                  # header fields that the server itself understands
+    FIELD_OTHER = 0
+    FIELD_HOST = 1
+    FIELD_CONNECTION = 2
+    FIELD_CONTENT_LENGTH = 3
+    FIELD_TRANSFER_ENCODING = 4
+    FIELD_EXPECT = 5
+    FIELD_UPGRADE = 6
+    FIELD_IF_MATCH = 7
+    FIELD_IF_NONE_MATCH = 8
+    FIELD_IF_MODIFIED_SINCE = 9
+    FIELD_IF_UNMODIFIED_SINCE = 10
+    FIELD_IF_RANGE = 11
+    FIELD_RANGE = 12
+    FIELD_ACCEPT_ENCODING = 13
+    FIELD_USER_AGENT = 14
+    FIELD_REFERER = 15
+    FIELD_CONTENT_TYPE = 16
+    FIELD_X_FORWARDED_FOR = 17
+    FIELD_X_FORWARDED_PROTO = 18
+    FIELD_FORWARDED = 19
+    FIELD_COUNT = 20
+
+cdef enum:
+    TARGET_ORIGIN = 0       # /path?query
+    TARGET_ABSOLUTE = 1     # http://host/path?query
+    TARGET_ASTERISK = 2     # *
+    TARGET_AUTHORITY = 3    # host:port, of CONNECT
+
+cdef enum:
+    HEAD_FIELDS_MAX = 100   # the same number as limits.HTTP_FIELDS_MAX; head.py compares them when it is imported
+
+# ---- head.py ---------------------------------------------------------------------------------------------------------
+
+cdef enum:
+    HEAD_MORE = 0           # not complete yet
+    HEAD_DONE = 1
+    HEAD_BAD = 2            # `status` and `reason` say why
+
+cdef struct SpanC:          # a part of the head's bytes; a head has at most 65,535
+    uint16_t start
+    uint16_t size
+
+cdef struct FieldC:
+    SpanC name
+    SpanC value             # without the white space around it
+    uint16_t known          # FIELD_...
+
+cdef struct HeadLimitsC:
+    uint32_t line_max       # bytes of the request line: more is 414
+    uint32_t head_max       # bytes of the whole head: more is 431
+    uint32_t fields_max     # at most HEAD_FIELDS_MAX: more is 431
+
+cdef struct HeadC:          # a request's head while it is parsed, and when it is
+    uint32_t scanned        # bytes that were looked at, and never are again
+    uint32_t line           # where the line begins that is not complete yet
+    uint32_t size           # of the whole head with its empty line, when it is done
+    uint8_t stage           # 0: the request line is next, 1: fields
+    uint8_t method          # METHOD_...
+    uint8_t minor           # HTTP/1.minor
+    uint8_t form            # TARGET_...
+    uint8_t host_count
+    bint keep_alive         # after this request, as far as the client is concerned
+    bint expect_continue
+    bint chunked
+    bint has_length
+    uint16_t status         # 0, or what to refuse the request with
+    const char* reason      # a sentence for that, static
+    uint64_t length         # Content-Length
+    SpanC method_text
+    SpanC target            # as it came
+    SpanC path              # of it: before the query, after the authority
+    SpanC query             # without the question mark; size 0: none
+    SpanC host              # the authority that counts: of the target if it has one, else of the field
+    uint8_t first[FIELD_COUNT]  # 1 + the index of the first field of that name; 0: there is none
+    uint8_t again[FIELD_COUNT]  # how often it came
+    uint16_t field_count
+    FieldC fields[HEAD_FIELDS_MAX]
+
+# ---- body.py ---------------------------------------------------------------------------------------------------------
+
+cdef enum:
+    BODY_NONE = 0           # kinds
+    BODY_LENGTH = 1
+    BODY_CHUNKED = 2
+
+cdef enum:                  # what body_feed says
+    BODY_MORE = 0           # all bytes are used, more must come
+    BODY_PIECE = 1          # a piece of the content
+    BODY_DONE = 2           # the body is complete; what is left of the bytes belongs to the next request
+    BODY_BAD = 3            # `status` and `reason` say why
+
+cdef struct BodyLimitsC:
+    uint64_t body_max       # bytes of content: more is 413
+    uint32_t chunk_line_max # bytes of a chunk's size line with its extensions
+    uint32_t trailer_max    # bytes of all trailer fields
+
+cdef struct BodyC:
+    uint8_t kind
+    uint8_t stage           # of the chunked coding
+    uint16_t status
+    uint32_t line_bytes     # of the line that is being read
+    uint32_t trailer_bytes
+    uint64_t left           # of the content, or of the chunk
+    uint64_t received       # content so far
+    const char* reason
+
+# ---- cache.py, files.py ----------------------------------------------------------------------------------------------
+
+cdef enum:
+    ENTRY_FILE = 0          # content in memory
+    ENTRY_LARGE = 1         # content to be sent from `fd`
+    ENTRY_ABSENT = 2        # there is no such thing, or it must not be shown
+
+cdef enum:
+    ETAG_MAX_BYTES = 64
+    DATE_BYTES = 29         # Sun, 06 Nov 1994 08:49:37 GMT
+
+cdef struct EntryC:         # what is known of one path beneath the root; counted, so that it outlives its place in the cache
+    EntryC* chain           # the next one of the same slot of the table
+    EntryC* newer           # the order of use
+    EntryC* older
+    uint32_t refs           # the cache's own, and one for each answer that uses it
+    uint32_t hash
+    uint8_t kind
+    bint cached
+    bint encoded            # a precompressed neighbour: `coding` is its Content-Encoding
+    const char* coding
+    char* key               # the resolved path, and behind a NUL the coding
+    uint32_t key_size
+    int fd                  # -1: none
+    uint64_t device
+    uint64_t inode
+    int64_t size
+    int64_t modified_ns
+    int64_t checked_ns      # when the file was last looked at
+    char* body              # of ENTRY_FILE
+    char* head              # "HTTP/1.1 200 OK" and all fields that depend on the file only, each with its CRLF, no empty line
+    uint32_t head_size
+    char etag[ETAG_MAX_BYTES]   # with its quotes, NUL-terminated
+    char modified[DATE_BYTES + 1]
+
+# What a request is answered with. The engine adds Date, Server, Connection and the empty line, sends the content unless
+# the method is HEAD, and releases the entry.
+cdef enum:
+    ANSWER_HEAD_BYTES = 1024
+
+cdef struct AnswerC:
+    uint16_t status
+    bint python             # nothing below counts: the long way is asked for, files.slow(request)
+    bint close              # the connection cannot go on after this
+    EntryC* entry           # borrowed from the cache with a count of its own; NULL: none
+    const char* shared      # the head: of the entry (status line and fields, no empty line) ...
+    uint32_t shared_size
+    uint32_t head_size      # ... or, if `shared` is NULL, made here
+    char head[ANSWER_HEAD_BYTES]
+    const char* body        # content in memory, of the entry or static; NULL: none
+    int fd                  # content in a file, of the entry; -1: none
+    int64_t offset          # where it begins in the file
+    int64_t size            # of the content
+
+# ---- admission.py ----------------------------------------------------------------------------------------------------
+
+cdef enum:                  # why a request was not taken into work, or was given up; the words are in admission.py
+    REFUSE_NONE = 0
+    REFUSE_FULL = 1         # as many wait as may
+    REFUSE_LATE = 2         # older than its deadline
+    REFUSE_SHARE = 3        # its address has more than its fair share
+    REFUSE_GONE = 4         # its peer has reset the connection: nobody to tell
+    REFUSE_DRAIN = 5        # the server is leaving
+    REFUSE_COUNT = 6
+
+cdef struct WorkC:          # a request that waits for, or is in, Python's hands; lives in the engine's request
+    WorkC* older            # in the queue
+    WorkC* newer
+    int64_t arrival_ns      # when the request had arrived, as far as that is known
+    int64_t started_ns
+    uint64_t peer           # a hash of its address
+    bint reserved           # a health check: has a place of its own
+    bint queued
+    bint running
+    void* owner             # the engine's
+
+# ---- log.py ----------------------------------------------------------------------------------------------------------
+
+cdef struct LogLineC:       # what one request leaves behind; the texts are the caller's, valid during the call
+    const char* peer
+    uint32_t peer_size
+    const char* method
+    uint32_t method_size
+    const char* target
+    uint32_t target_size
+    const char* referer
+    uint32_t referer_size
+    const char* agent
+    uint32_t agent_size
+    uint8_t minor
+    uint16_t status
+    uint64_t sent_bytes     # of the content
+    int64_t took_ns         # from its arrival to the last byte handed to the system
