@@ -406,7 +406,8 @@ class Listener:
 
 @cython.cfunc
 def _is_idle(stream: Stream) -> cython.bint:
-    return stream.c.state == STREAM_OPEN and buffer_waiting(cython.address(stream.c.out)) == 0 and not stream.c.tell
+    waiting: cython.size_t = buffer_waiting(cython.address(stream.c.out))
+    return stream.c.state == STREAM_OPEN and waiting == 0 and not stream.c.tell and not stream.c.busy
 
 
 def _inherit(fd):

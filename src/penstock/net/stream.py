@@ -78,6 +78,7 @@ from cython.cimports.penstock.net.types import (
     TELL_DATA,
     TELL_DRAIN,
     TELL_EOF,
+    TELL_NATIVE,
     TELL_OVER,
     WRITE_ENDED,
     WRITE_LATE,
@@ -427,7 +428,11 @@ class Stream:
             self._call(self.on_connect, cython.NULL)
         if c.tell & TELL_DATA:
             self._tell_data()
-        if c.tell & TELL_DRAIN:
+        if c.tell & (TELL_NATIVE | TELL_DRAIN) and c.hooks != cython.NULL and c.hooks.tell != cython.NULL:
+            what: cython.int = c.tell & (TELL_NATIVE | TELL_DRAIN)
+            c.tell &= ~what
+            c.hooks.tell(c, what, c.context)
+        elif c.tell & TELL_DRAIN:
             c.tell &= ~TELL_DRAIN
             if c.state == STREAM_OPEN:
                 self._call(self.on_drain, cython.NULL)
@@ -508,6 +513,8 @@ class Stream:
             if listener is not None:
                 listener._lost(self)
             self.net.freed()
+            if c.hooks != cython.NULL and c.hooks.closed != cython.NULL:
+                c.hooks.closed(c, c.context)
             reason = REASONS[c.end]
             self._call(on_close, cython.cast(cython.pointer[PyObject], reason))
         finally:

@@ -66,6 +66,9 @@ from cython.cimports.penstock.net.types import (
     END_SLOW_PEER,
     END_TOTAL,
     FULL_CLOSE,
+    PULL_BLOCKED,
+    PULL_DONE,
+    PULL_MORE,
     STREAM_CLOSING,
     STREAM_CONNECTING,
     STREAM_OPEN,
@@ -144,7 +147,7 @@ def stream_interest(stream: cython.pointer[StreamC]) -> cython.void:
         return
     if stream.state == STREAM_OPEN and not stream.eof and not stream.quiet:
         wanted |= READABLE
-    if stream.state == STREAM_CONNECTING or buffer_waiting(cython.address(stream.out)) > 0:
+    if stream.state == STREAM_CONNECTING or buffer_waiting(cython.address(stream.out)) > 0 or stream.pulling:
         wanted |= WRITABLE
     native_modify(stream.loop, stream.fd, wanted)
 
@@ -244,12 +247,23 @@ def stream_timer(loop: cython.pointer[LoopC], timer: uint64_t, context: cython.p
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
+def _hook_expired(stream: cython.pointer[StreamC]) -> cython.bint:
+    if stream.hooks == cython.NULL or stream.hooks.expired == cython.NULL or stream.state == STREAM_CONNECTING:
+        return False
+    return stream.hooks.expired(stream, stream.context)
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
 def _expire(stream: cython.pointer[StreamC]) -> cython.void:
     now_ns: int64_t = stream.loop.now_ns
     stream.expired = False
     if stream.linger_ns <= now_ns:
         stream.reset = True
         stream_end(stream, END_LINGER, 0)
+    elif stream.deadline_ns <= now_ns and _hook_expired(stream):
+        stream_arm(stream)
     elif stream.deadline_ns <= now_ns:
         stream.reset = stream.state == STREAM_CONNECTING
         stream_end(stream, END_CONNECT if stream.state == STREAM_CONNECTING else END_DEADLINE, 0)
@@ -273,13 +287,25 @@ def _active(stream: cython.pointer[StreamC]) -> cython.void:
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def _send(stream: cython.pointer[StreamC], pieces: cython.pointer[iovec], count: cython.int) -> cython.Py_ssize_t:
-    """Send what fits: the number of bytes, also 0, or -errno."""
+def stream_sent(stream: cython.pointer[StreamC], size: cython.size_t) -> cython.void:
+    """Count bytes that the system has taken."""
+    stream.sent_bytes += size
+    stream.net.sent_bytes += size
+    _active(stream)
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def stream_send(
+    stream: cython.pointer[StreamC], pieces: cython.pointer[iovec], count: cython.int, flags: cython.int
+) -> cython.Py_ssize_t:
+    """Send what fits, past the buffer, which must be empty: the number of bytes, also 0, or -errno."""
     message: msghdr
     sent: cython.Py_ssize_t = -EINTR
     while sent == -EINTR:
         stream.net.sends += 1
-        if count == 1:
+        if count == 1 and flags == 0:
             sent = platform_send(stream.fd, pieces.iov_base, pieces.iov_len)
         else:
             message.msg_name = cython.NULL
@@ -287,13 +313,11 @@ def _send(stream: cython.pointer[StreamC], pieces: cython.pointer[iovec], count:
             message.msg_iov = pieces
             message.msg_iovlen = count
             message_clear_control(cython.address(message))
-            sent = sendmsg(stream.fd, cython.address(message), NET_SEND_FLAGS)
+            sent = sendmsg(stream.fd, cython.address(message), NET_SEND_FLAGS | flags)
             if sent < 0:
                 sent = -errno
     if sent > 0:
-        stream.sent_bytes += sent
-        stream.net.sent_bytes += sent
-        _active(stream)
+        stream_sent(stream, sent)
     elif sent in (-EAGAIN, -EWOULDBLOCK):
         return 0
     elif sent in (-ENOBUFS, -ENOMEM):
@@ -376,7 +400,7 @@ def stream_write(
         if full != WRITE_TAKEN:
             return _refuse(stream, full)
     if direct:
-        sent = _send(stream, pieces, count)
+        sent = stream_send(stream, pieces, count, 0)
         if sent == cython.cast(cython.Py_ssize_t, size):
             return WRITE_TAKEN
         if sent < 0:
@@ -435,7 +459,7 @@ def _flush(stream: cython.pointer[StreamC]) -> cython.int:
     piece: iovec
     piece.iov_base = stream.out.data + stream.out.start
     piece.iov_len = min(buffer_waiting(cython.address(stream.out)), SEND_SHARE_BYTES)
-    sent: cython.Py_ssize_t = _send(stream, cython.address(piece), 1)
+    sent: cython.Py_ssize_t = stream_send(stream, cython.address(piece), 1, 0)
     if sent < 0:
         _fail(stream, cython.cast(cython.int, -sent))
         return READY_DONE
@@ -450,6 +474,28 @@ def _flush(stream: cython.pointer[StreamC]) -> cython.int:
     elif stream.edge and cython.cast(cython.size_t, sent) == piece.iov_len:
         return READY_AGAIN
     return READY_DONE
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def stream_pull(stream: cython.pointer[StreamC]) -> cython.void:
+    """Let a protocol send what the buffer does not hold: now if that is empty, and until the hook says PULL_DONE."""
+    answer: cython.int = PULL_BLOCKED
+    if stream.state >= STREAM_OVER:
+        return
+    if buffer_waiting(cython.address(stream.out)) == 0:
+        answer = stream.hooks.pull(stream, stream.context)
+    if stream.state >= STREAM_OVER:
+        stream.pulling = False
+        return
+    was: cython.bint = stream.pulling
+    stream.pulling = answer != PULL_DONE
+    if answer == PULL_MORE:
+        # The socket may well take more: no need to ask the poller.
+        stream_note(stream)
+    elif stream.pulling != was:
+        stream_interest(stream)
 
 
 # ---- receiving -------------------------------------------------------------------------------------------------------
@@ -495,7 +541,7 @@ def _received(stream: cython.pointer[StreamC], data: cython.p_char, size: cython
     stream.received_bytes += size
     stream.net.received_bytes += size
     _active(stream)
-    if stream.native != cython.NULL and stream.native(stream, data, size, stream.native_context):
+    if stream.hooks != cython.NULL and stream.hooks.data(stream, data, size, stream.context):
         return
     pool_lend(cython.address(stream.net.pool), size)
     stream.chunk = data
@@ -541,7 +587,6 @@ def _receive(stream: cython.pointer[StreamC], events: uint32_t) -> cython.int:
         elif got == 0:
             stream.eof = True
             stream.unread = False
-            stream.tell |= TELL_EOF
         elif errno == EINTR:
             continue
         elif errno in (EAGAIN, EWOULDBLOCK, ENOBUFS, ENOMEM):
@@ -552,6 +597,10 @@ def _receive(stream: cython.pointer[StreamC], events: uint32_t) -> cython.int:
     if size > 0:
         _received(stream, data, size)
     if stream.eof:
+        if stream.hooks == cython.NULL or stream.hooks.eof == cython.NULL:
+            stream.tell |= TELL_EOF
+        elif not stream.hooks.eof(stream, stream.context):
+            stream.tell |= TELL_EOF
         stream_interest(stream)
         if stream.ended and buffer_waiting(cython.address(stream.out)) == 0:
             stream_end(stream, END_EOF, 0)
@@ -610,6 +659,13 @@ def stream_ready(loop: cython.pointer[LoopC], fd: cython.int, events: uint32_t, 
         and buffer_waiting(cython.address(stream.out)) > 0
     ):
         answer |= _flush(stream)
+    if (
+        stream.pulling
+        and events & (WRITABLE | ERROR | HANGUP | NOTE)
+        and stream.state < STREAM_OVER
+        and buffer_waiting(cython.address(stream.out)) == 0
+    ):
+        stream_pull(stream)
     if stream.state == STREAM_OPEN and (
         events & (READABLE | ERROR | HANGUP) or stream.expired or (stream.unread and not stream.paused)
     ):

@@ -82,11 +82,30 @@ cdef enum:                  # what a stream has for Python
     TELL_DRAIN = 4
     TELL_EOF = 8
     TELL_OVER = 16
+    TELL_NATIVE = 32        # what a protocol in C has for its own half with the GIL
+
+cdef enum:                  # what a pull hook answers
+    PULL_DONE = 0           # there is no more for now
+    PULL_BLOCKED = 1        # the socket takes no more
+    PULL_MORE = 2           # there is more, but this turn's share is used
 
 cdef struct StreamC
 
-# Gets what was received, without the GIL. True: it has taken the data; False: Python gets it.
+# A protocol in C: what it is called for instead of the program's callbacks. Any may be NULL.
 ctypedef bint (*stream_data_t)(StreamC* stream, const char* data, size_t size, void* context) noexcept nogil
+ctypedef bint (*stream_eof_t)(StreamC* stream, void* context) noexcept nogil
+ctypedef int (*stream_pull_t)(StreamC* stream, void* context) noexcept nogil
+ctypedef bint (*stream_expired_t)(StreamC* stream, void* context) noexcept nogil
+ctypedef int (*stream_tell_t)(StreamC* stream, int what, void* context) except -1
+ctypedef int (*stream_closed_t)(StreamC* stream, void* context) except -1
+
+cdef struct StreamHooksC:
+    stream_data_t data      # something was received. True: it has taken the data; False: Python gets it
+    stream_eof_t eof        # the peer has ended its half, after all data. True: the stream goes on
+    stream_pull_t pull      # the write buffer is empty, and the stream was asked to pull: send more
+    stream_expired_t expired    # the deadline has passed. True: it has set another one, or ended the stream
+    stream_tell_t tell      # with the GIL: TELL_NATIVE, or TELL_DRAIN when a congested buffer has emptied
+    stream_closed_t closed  # with the GIL: the last call, before on_close
 
 cdef struct StreamC:
     LoopC* loop
@@ -108,6 +127,8 @@ cdef struct StreamC:
     bint congested          # a write has said stop, on_drain is owed
     bint expired            # the timer wants to be looked at
     bint reset              # end with a reset instead of an orderly end
+    bint pulling            # the pull hook has more to send
+    bint busy               # a protocol is in the middle of something: do not evict
     int error               # errno that ended it; 0: none
     char* chunk             # received, lent by the pool
     size_t chunk_bytes
@@ -126,8 +147,8 @@ cdef struct StreamC:
     int64_t linger_ns       # when closing ends; INT64_MAX: not closing
     uint64_t received_bytes
     uint64_t sent_bytes
-    stream_data_t native
-    void* native_context
+    const StreamHooksC* hooks   # NULL: the program's callbacks are all there is
+    void* context           # of the hooks
 
 cdef enum:                  # what a full write buffer does
     FULL_CLOSE = 0
