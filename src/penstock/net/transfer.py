@@ -597,9 +597,11 @@ def _receive(stream: cython.pointer[StreamC], events: uint32_t) -> cython.int:
     if size > 0:
         _received(stream, data, size)
     if stream.eof:
-        if stream.hooks == cython.NULL or stream.hooks.eof == cython.NULL:
-            stream.tell |= TELL_EOF
-        elif not stream.hooks.eof(stream, stream.context):
+        if (
+            stream.hooks == cython.NULL
+            or stream.hooks.eof == cython.NULL
+            or not stream.hooks.eof(stream, stream.context)
+        ):
             stream.tell |= TELL_EOF
         stream_interest(stream)
         if stream.ended and buffer_waiting(cython.address(stream.out)) == 0:
