@@ -4,6 +4,15 @@
 from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
+from penstock.core.types cimport LoopC
+from penstock.net.types cimport StreamC
+
+cdef struct HttpC
+cdef struct EngineC
+cdef struct FilesC           # files.py
+cdef struct LogC             # log.py
+cdef struct AdmissionC       # admission.py
+
 # ---- words -----------------------------------------------------------------------------------------------------------
 
 cdef enum:
@@ -218,4 +227,149 @@ cdef struct LogLineC:       # what one request leaves behind; the texts are the 
     uint8_t minor
     uint16_t status
     uint64_t sent_bytes     # of the content
+    int64_t wall_ns         # the calendar's time of its end, since 1970
     int64_t took_ns         # from its arrival to the last byte handed to the system
+
+# ---- connection.py ---------------------------------------------------------------------------------------------------
+
+cdef enum:                  # the states of a connection; the table is in connection.py
+    STATE_FRESH = 0         # connected, nothing received
+    STATE_HEAD = 1          # a part of a head is there
+    STATE_BODY = 2          # a head is complete, its content is being received
+    STATE_QUEUED = 3        # a request waits for Python
+    STATE_WORKING = 4       # Python has it
+    STATE_SENDING = 5       # the peer does not take an answer as fast as it is made
+    STATE_IDLE = 6          # between two requests
+    STATE_LINGER = 7        # answered for the last time; what still comes is thrown away
+    STATE_OVER = 8
+    STATE_COUNT = 9
+
+cdef enum:                  # what happens to a connection
+    EVENT_BYTES = 0         # bytes of a head came, but not all
+    EVENT_CONTENT = 1       # a head is complete, and content follows
+    EVENT_ASK = 2           # a request is put into the queue for Python
+    EVENT_START = 3         # Python takes it
+    EVENT_REPLY = 4         # an answer is handed to the system, and the connection goes on
+    EVENT_STALL = 5         # an answer is made, and the system does not take it all
+    EVENT_LAST = 6          # an answer is handed to the system, and is the last one
+    EVENT_END = 7           # the stream has ended
+    EVENT_COUNT = 8
+
+# ---- output.py -------------------------------------------------------------------------------------------------------
+
+cdef struct SourceC:        # content that is sent from where it lies
+    SourceC* next
+    const char* data        # in memory, ...
+    int fd                  # ... or in a file, if this is not -1
+    bint owns_fd
+    int64_t offset
+    int64_t left
+    EntryC* entry           # released with the source
+    PyObject* owner         # ... or this object
+
+cdef struct OutputC:        # the answers that one call makes; sent together at its end
+    char* data
+    uint32_t size
+    uint32_t capacity
+
+# ---- exchange.py -----------------------------------------------------------------------------------------------------
+
+cdef struct RequestC:       # a request that outlives the call that has received it
+    WorkC work              # the first member: admission gives it back
+    RequestC* next          # of the free ones
+    HttpC* conn             # NULL: the connection is over
+    EngineC* engine
+    PyObject* object        # Python's Request, borrowed; NULL: not made yet
+    HeadC head
+    char* bytes             # of the head
+    uint32_t size
+    bint slow               # for the files' long way, not for the handler
+    bint wanted             # its content is kept; else it is received and thrown away
+    bint answered           # the answer has begun
+    bint finished           # ... and is complete
+    bint close              # the connection ends with this answer
+    bint bodiless           # the answer has no content: HEAD, 204, 304
+    bint chunked            # the answer's content is sent in chunks
+    bint counted            # the answer's content has a length that was promised: `promised`
+    uint16_t status
+    int64_t promised
+    int64_t sent
+    char* body
+    uint64_t body_size
+    uint64_t body_capacity
+
+cdef struct HttpC:          # one connection
+    StreamC* stream
+    EngineC* engine
+    HttpC* previous         # of all connections of the engine
+    HttpC* next
+    uint8_t state           # STATE_...
+    bint eof                # the peer has ended its half
+    bint last               # nothing after the present request is looked at
+    bint feeding            # its bytes are being worked on: what asks for more waits for the end of that
+    bint tls
+    bint more               # bytes in `rest` wait to be looked at
+    char* rest              # bytes that are not used up
+    uint32_t rest_size
+    uint32_t rest_capacity
+    HeadC* partial          # of a head that is not complete
+    BodyC body
+    SourceC* first_source
+    SourceC* last_source
+    RequestC* request
+    int64_t since_ns        # when the state began, as far as its deadline goes
+    int64_t arrival_ns      # when the first byte of the present head came
+    uint64_t peer_hash
+    char* peer              # text, made when it is first asked for
+    uint8_t peer_size
+    LogLineC* line          # of an answer that is not complete
+    PyObject* tls_object    # owned; the TLS half of the connection
+
+cdef struct EngineC:
+    LoopC* loop
+    PyObject* owner         # borrowed: the object that this structure lives in
+    FilesC* files           # NULL: none
+    LogC* log               # NULL: none
+    AdmissionC* admission
+    bint handler            # there is a program for what is no file
+    bint draining
+    bint scheduled          # the work step is deferred
+    HeadLimitsC head_limits
+    BodyLimitsC body_limits
+    int64_t first_byte_ns
+    int64_t header_ns
+    int64_t body_ns
+    int64_t send_ns
+    int64_t idle_ns
+    int64_t linger_ns
+    int64_t work_ns         # 0: a handler may take as long as it likes
+    uint64_t body_rate      # bytes per second below which a body is too slow
+    int64_t lag_ns          # how long Python held the last turn up
+    HeadC head              # of the request that is being looked at
+    AnswerC answer
+    OutputC out
+    char stamp[64]          # "Date: ...\r\nServer: ...\r\n"
+    uint32_t stamp_size
+    int64_t stamp_due_ns
+    int64_t wall_offset_ns  # from the loop's clock to the calendar
+    HttpC* first
+    uint32_t open
+    uint32_t by_state[STATE_COUNT]
+    RequestC* free_requests
+    uint32_t requests_live
+    uint32_t requests_free
+    SourceC* free_sources
+    uint32_t sources_free
+    PyObject** garbage      # objects to let go of when the GIL is there
+    uint64_t connections
+    uint64_t requests
+    uint64_t answers[6]     # by the first digit of the status
+    uint64_t refused[REFUSE_COUNT]
+    uint64_t timeouts[STATE_COUNT]
+    uint64_t bad_requests
+    uint64_t received_content
+    uint64_t sent_content
+    uint64_t truncated      # files that became shorter while they were sent
+    uint64_t aborted        # answers that did not reach their end
+    uint64_t lingered_bytes
+    uint64_t errors         # handlers that raised
