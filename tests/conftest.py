@@ -7,6 +7,7 @@ several times as much). A test that sets `max_examples` itself decides for all o
 from __future__ import annotations
 
 import os
+import signal
 
 from hypothesis import HealthCheck, settings
 
@@ -16,3 +17,8 @@ settings.register_profile(
     "sanitized", settings.get_profile("ci"), max_examples=25, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+# Whoever starts the suite in the background of a shell makes it ignore Ctrl-C, and every process that a test starts and
+# interrupts would ignore it too, and go on.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
