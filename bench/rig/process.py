@@ -38,10 +38,11 @@ def cores() -> tuple[int, int] | None:
 
 
 class Rig:
-    """A directory for what is built and written, and the ways to start a process."""
+    """A directory for what is built and written, an interpreter, and the ways to start a process."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, python: str = sys.executable) -> None:
         self.directory = directory
+        self.python = python
         self.cores = cores()
 
     def start(self, command: Sequence[str], core: int, preload: Path | None = None) -> subprocess.Popen[str]:
@@ -75,7 +76,7 @@ class Rig:
     def worker(self, *arguments: str, preload: str | None = None, tool: Sequence[str] = ()) -> Any:
         """The answer of `worker.py` to `arguments`."""
         library = native.build(preload, self.directory, shared=True) if preload else None
-        process = self.start([*tool, sys.executable, str(WORKER), *arguments], core=0, preload=library)
+        process = self.start([*tool, self.python, str(WORKER), *arguments], core=0, preload=library)
         answer = self.finish(process).strip().splitlines()[-1:]
         if not answer:
             raise RunFailed("the process printed no figures")
@@ -86,7 +87,7 @@ class Rig:
     def server_command(self, entry: Entry) -> list[str]:
         if entry == RAW:
             return [str(native.build("raw_echo", self.directory)), str(SERVER_LIFETIME_S)]
-        return [sys.executable, str(WORKER), "serve", entry.contender, entry.form]
+        return [self.python, str(WORKER), "serve", entry.contender, entry.form]
 
     @contextmanager
     def server(self, entry: Entry, tool: Sequence[str] = ()) -> Iterator[tuple[int, int]]:
