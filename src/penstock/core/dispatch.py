@@ -58,8 +58,7 @@ from cython.cimports.penstock.core.lane import (
 )
 from cython.cimports.penstock.core.operation import operation_outcome, queue_pop
 from cython.cimports.penstock.core.probes import (
-    probes_longest,
-    probes_mark,
+    probes_close,
     probes_ran,
 )
 from cython.cimports.penstock.core.registry import (
@@ -185,8 +184,7 @@ class Dispatch:
         """Step 9, for a turn that Python had a part in."""
         loop: cython.pointer[LoopC] = cython.address(self.c)
         end_ns: int64_t = clock_now(loop.clock)
-        probes_mark(cython.address(loop.probes), end_ns)
-        probes_longest(loop, end_ns - loop.woke_ns)
+        probes_close(loop, end_ns)
         turn_account(loop, end_ns)
         if loop.drops != self.reported_drops and self.on_drop is not None and loop.report_ns == INT64_MAX:
             due: int64_t = self.last_report_ns + limits.REPORT_PERIOD_NS
@@ -235,9 +233,9 @@ class Dispatch:
         if not PENSTOCK_PROBES:
             return 0
         probes: cython.pointer[ProbesC] = cython.address(self.c.probes)
-        if probes.same == handler and probes.same_fd == fd and probes.since_mark + 1 < probes.stride:
+        if probes.same == handler and probes.same_fd == fd and probes.due_in > 1:
             # Another run of the same one, and the clock is not due to be looked at: what probes_ran would do.
-            probes.since_mark += 1
+            probes.due_in -= 1
         else:
             probes_ran(cython.address(self.c), handler, fd)
         return 0

@@ -29,7 +29,7 @@ from cython.cimports.penstock.core.types import (
     TurnC,
 )
 
-FAST_STRIDE = cython.declare(cython.int, 16)
+FAST_STRIDE = cython.declare(cython.int, 64)
 SLOW_HANDLER_NS = cython.declare(cython.int, 700)
 
 
@@ -60,6 +60,7 @@ def probes_init(probes: cython.pointer[ProbesC], now_ns: int64_t) -> cython.void
     memset(probes, 0, cython.sizeof(ProbesC))
     probes.mark_ns = now_ns
     probes.stride = 1
+    probes.due_in = 1
 
 
 @cython.cfunc
@@ -78,13 +79,28 @@ def _forget(slow: cython.pointer[SlowC]) -> cython.void:
 
 @cython.cfunc
 @cython.exceptval(check=False)
+def _hand_over(source: cython.pointer[SlowC], target: cython.pointer[SlowC], took_ns: int64_t) -> cython.void:
+    """Move the suspects, with the references to them. Nobody may run in between: what was there goes last."""
+    index: cython.int
+    before: SlowC = target[0]
+    for index in range(source.count):
+        target.handlers[index] = source.handlers[index]
+        target.fds[index] = source.fds[index]
+    target.count = source.count
+    target.took_ns = took_ns
+    source.count = 0
+    _forget(cython.address(before))
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
 def probes_ran(loop: cython.pointer[LoopC], handler: cython.pointer[PyObject], fd: cython.int) -> cython.void:
     """A Python handler has returned. Looks at the clock if the stride is complete."""
     if not PENSTOCK_PROBES:
         return
     probes: cython.pointer[ProbesC] = cython.address(loop.probes)
     count: cython.int = probes.now.count
-    probes.since_mark += 1
+    probes.due_in -= 1
     if count == 0 or probes.now.handlers[count - 1] != handler or probes.now.fds[count - 1] != fd:
         Py_XINCREF(handler)
         probes.now.handlers[count] = handler
@@ -92,26 +108,24 @@ def probes_ran(loop: cython.pointer[LoopC], handler: cython.pointer[PyObject], f
         probes.now.count = count + 1
         probes.same = handler
         probes.same_fd = fd
-    if probes.since_mark >= probes.stride or probes.now.count >= SUSPECTS:
-        probes_mark(probes, clock_now(loop.clock))
+    if probes.due_in <= 0 or probes.now.count >= SUSPECTS:
+        _mark(probes, clock_now(loop.clock), True)
 
 
 @cython.cfunc
 @cython.exceptval(check=False)
-def probes_mark(probes: cython.pointer[ProbesC], now_ns: int64_t) -> cython.void:
+def _mark(probes: cython.pointer[ProbesC], now_ns: int64_t, matters: cython.bint) -> cython.void:
     """Attribute the time since the last look to the handlers that ran since, and choose the next stride."""
     took: int64_t = now_ns - probes.mark_ns
+    ran: cython.int = probes.stride - probes.due_in
     probes.mark_ns = now_ns
-    if probes.since_mark == 0:
+    if ran == 0:
         return
-    probes.stride = 1 if took >= SLOW_HANDLER_NS * probes.since_mark else FAST_STRIDE
-    probes.since_mark = 0
+    probes.stride = 1 if took >= SLOW_HANDLER_NS * ran else FAST_STRIDE
+    probes.due_in = probes.stride
     probes.same = cython.NULL
-    if took > probes.slowest.took_ns:
-        _forget(cython.address(probes.slowest))
-        probes.slowest = probes.now
-        probes.slowest.took_ns = took
-        probes.now.count = 0
+    if matters and took > probes.slowest.took_ns:
+        _hand_over(cython.address(probes.now), cython.address(probes.slowest), took)
     else:
         _forget(cython.address(probes.now))
 
@@ -165,23 +179,24 @@ def probes_turn(loop: cython.pointer[LoopC], end_ns: int64_t) -> cython.void:
 
 @cython.cfunc
 @cython.exceptval(check=False)
-def probes_longest(loop: cython.pointer[LoopC], busy_ns: int64_t) -> cython.void:
-    """Remember the turn that ends if it is the longest so far; called before `probes_turn` when Python ran."""
+def probes_close(loop: cython.pointer[LoopC], end_ns: int64_t) -> cython.void:
+    """A turn in which Python ran ends, before `probes_turn`: remember it if it is the longest so far.
+
+    Most turns are not, and who was slow in those is nobody's question.
+    """
     if not PENSTOCK_PROBES:
         return
     probes: cython.pointer[ProbesC] = cython.address(loop.probes)
     longest: cython.pointer[LongestC] = cython.address(probes.longest)
-    if (
-        busy_ns > longest.busy_ns
-        and busy_ns > probes.native_longest.busy_ns
-        and probes.slowest.took_ns >= probes.native_slowest.took_ns
-    ):
-        _forget(cython.address(longest.slow))
+    busy_ns: int64_t = end_ns - loop.woke_ns
+    matters: cython.bint = busy_ns > longest.busy_ns and busy_ns > probes.native_longest.busy_ns
+    _mark(probes, end_ns, matters)
+    if matters and probes.slowest.took_ns >= probes.native_slowest.took_ns:
         longest.busy_ns = busy_ns
         longest.turn = loop.turn
-        longest.slow = probes.slowest
-        probes.slowest.count = 0
-    _forget(cython.address(probes.slowest))
+        _hand_over(cython.address(probes.slowest), cython.address(longest.slow), probes.slowest.took_ns)
+    if probes.slowest.count or probes.slowest.took_ns:
+        _forget(cython.address(probes.slowest))
 
 
 @cython.cfunc

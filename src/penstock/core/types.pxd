@@ -297,7 +297,7 @@ cdef struct ProbesC:
     TurnC recorder[RECORDER_TURNS]
     int64_t mark_ns         # the last look at the clock
     int stride              # handlers between two looks
-    int since_mark
+    int due_in              # ... and before the next one
     SlowC now               # since the last look
     PyObject* same          # the last handler of `now`, borrowed from there; NULL if it is empty
     int same_fd
