@@ -312,6 +312,86 @@ KQUEUE_BATCH = 128
 # Filters that a simulated kqueue may hold: a read, a write and an out-of-band filter for each simulated descriptor.
 SIMULATED_FILTERS_MAX = 262_144
 
+# ---- HTTP: what a request may be -------------------------------------------------------------------------------------
+
+# Bytes of a request line. RFC 9112 asks for at least 8,000.
+HTTP_LINE_MAX_BYTES = 8_190
+
+# Bytes of a whole head, and the most that may be allowed: places in a head are kept in 16 bits.
+HTTP_HEAD_MAX_BYTES = 16_384
+HTTP_HEAD_LIMIT_BYTES = 65_535
+
+# Fields of a head. A hundred places of ten bytes are what a connection with half a head holds.
+HTTP_FIELDS_MAX = 100
+
+# Bytes of a request's content that is received, and the most that may be allowed.
+HTTP_BODY_MAX_BYTES = 16_777_216
+HTTP_BODY_LIMIT_BYTES = 1_099_511_627_776
+
+# Bytes of a chunk's size line with its extensions, and of all trailer fields of a body.
+HTTP_CHUNK_LINE_MAX_BYTES = 256
+HTTP_TRAILER_MAX_BYTES = 4_096
+
+# Bytes of content that are kept for a handler that has not asked for a stream of them; beyond that it is 413.
+HTTP_BODY_KEPT_MAX_BYTES = 1_048_576
+
+# ---- HTTP: how long it may take --------------------------------------------------------------------------------------
+
+# The time that a new connection has to send its first byte, and to send a whole head once it has begun. Bytes that trickle
+# in do not extend them.
+HTTP_FIRST_BYTE_TIMEOUT_NS = 10 * NS_PER_S
+HTTP_HEADER_TIMEOUT_NS = 10 * NS_PER_S
+
+# The time in which a body must have made its minimum progress, and that progress per second.
+HTTP_BODY_TIMEOUT_NS = 10 * NS_PER_S
+HTTP_BODY_RATE_BYTES = 1_024
+
+# The time in which a peer must take at least some of what waits for it.
+HTTP_SEND_TIMEOUT_NS = 10 * NS_PER_S
+
+# The time between two requests of a connection.
+HTTP_IDLE_TIMEOUT_NS = 30 * NS_PER_S
+
+# The time for which a connection is still read after its last answer, so that the answer is not lost to a reset, and the
+# bytes that are thrown away in it.
+HTTP_LINGER_NS = 2 * NS_PER_S
+HTTP_LINGER_MAX_BYTES = 1_048_576
+
+# The time that a leaving server gives to what it has accepted.
+HTTP_DRAIN_TIMEOUT_NS = 30 * NS_PER_S
+
+# The longest of these times: beyond a day they are mistakes of units.
+HTTP_TIMEOUT_MAX_NS = 86_400 * NS_PER_S
+
+# ---- HTTP: how much at once ------------------------------------------------------------------------------------------
+
+# Connections of one loop of a server.
+HTTP_CONNECTIONS_MAX = 20_000
+
+# Bytes of pipelined requests that wait while another one of their connection is answered. Then the peer has to wait.
+HTTP_REST_MAX_BYTES = 65_536
+
+# Answers to pipelined requests that are made in one go, and bytes that are gathered for one send.
+HTTP_PIPELINE_SHARE = 1_024
+HTTP_OUTPUT_BYTES = 131_072
+
+# Bytes of a file that one connection sends in one turn: 0.1 ms of copying in the kernel.
+HTTP_SEND_SHARE_BYTES = 1_048_576
+
+# Requests that may wait for the program, and that it may have at once; the admission adapts the second one downwards.
+HTTP_QUEUE_CAPACITY = 16_384
+HTTP_REQUESTS_IN_WORK_MAX = 1_024
+
+# How old a request may be when work on it begins. Its client has mostly given up, or will not be pleased.
+HTTP_DEADLINE_NS = 500_000_000
+
+# Time that handlers may take in one turn before the loop looks at the poller again, at least one of them runs.
+HTTP_WORK_BUDGET_NS = 2_000_000
+
+# The server is overloaded when over the first of these times no request waited less than the second.
+HTTP_OVERLOAD_INTERVAL_NS = 100_000_000
+HTTP_OVERLOAD_AGE_NS = 5_000_000
+
 # ---- timed programs --------------------------------------------------------------------------------------------------
 
 # Reactors and reactions of one program. The queue of reactions is a bitmap that is read once per tag.
