@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from penstock.http.files import Files
+from penstock.http.handmade import Made
 from penstock.http.message import FilePart
 from penstock.http.slow import Answer
+from penstock.testing.serving import HeldAnswer
 
 RESTED_S = 1_000_000_000
 RESTED = b"Sun, 09 Sep 2001 01:46:40 GMT"
@@ -65,3 +67,21 @@ def denied(files: Files) -> dict[str, int]:
 def open_descriptors() -> set[str]:
     """Return the numbers of all descriptors of this process."""
     return set(os.listdir("/dev/fd"))
+
+
+LARGE = bytes(range(256)) * 256  # 64 KiB
+
+
+def make_site(root: Path) -> Path:
+    """Make a small site that has rested for long."""
+    put(root / "index.html", b"<p>hello")
+    put(root / "page.txt", b"0123456789" * 10)
+    put(root / "large.bin", LARGE)
+    put(root / "sub" / "index.html", b"<p>sub")
+    put(root / "bare" / "one.txt", b"one")
+    return root
+
+
+def held(files: Files, path: bytes, now_s: float = 10.0) -> HeldAnswer:
+    """Ask as the server does, and keep the answer."""
+    return HeldAnswer(files, Made(b"GET", path, b"", []), int(now_s * SECOND))

@@ -1,9 +1,7 @@
-"""Files beneath a root: what each request is answered with, what is cached, and what happens when the disk changes."""
+"""Files beneath a root: what each request is answered with, and what the class tells about itself."""
 
 from __future__ import annotations
 
-import email
-import gzip
 import os
 import socket
 import subprocess
@@ -19,23 +17,26 @@ from penstock.http.files import REASONS, Files
 from penstock.http.handmade import Made
 from penstock.http.message import FilePart
 from penstock.http.slow import human
-from penstock.testing.serving import HeldAnswer, drive
-from tests.http.site import RESTED, RESTED_S, SECOND, content_of, denied, fields_of, get, open_descriptors, put
+from penstock.testing.serving import drive
+from tests.http.site import (
+    LARGE,
+    RESTED,
+    content_of,
+    denied,
+    fields_of,
+    get,
+    held,
+    make_site,
+    open_descriptors,
+    put,
+)
 
-LARGE = bytes(range(256)) * 256  # 64 KiB
-BROWSER = ("Accept-Encoding", "gzip, deflate, br, zstd")
 BENCH = Path(__file__).resolve().parents[2] / "bench" / "http" / "files.py"
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    root = tmp_path / "site"
-    put(root / "index.html", b"<p>hello")
-    put(root / "page.txt", b"0123456789" * 10)
-    put(root / "large.bin", LARGE)
-    put(root / "sub" / "index.html", b"<p>sub")
-    put(root / "bare" / "one.txt", b"one")
-    return root
+    return make_site(tmp_path / "site")
 
 
 @pytest.fixture
@@ -43,10 +44,6 @@ def files(root: Path) -> Iterator[Files]:
     files = Files(root)
     yield files
     files.close()
-
-
-def held(files: Files, path: bytes, now_s: float = 10.0) -> HeldAnswer:
-    return HeldAnswer(files, Made(b"GET", path, b"", []), int(now_s * SECOND))
 
 
 # ---- answers ---------------------------------------------------------------------------------------------------------
@@ -340,389 +337,6 @@ def test_without_a_free_descriptor_the_cache_stays_good(root: Path, files: Files
     assert denied(files) == {"busy": 1}
     assert get(files, "/page.txt", now_s=22).body == b"changed"
     assert get(files, "/index.html", now_s=22).status == 200
-
-
-# ---- the cache -------------------------------------------------------------------------------------------------------
-
-
-def test_a_change_is_seen_after_a_second(root: Path, files: Files) -> None:
-    first = get(files, "/page.txt", now_s=10)
-    put(root / "page.txt", b"new", RESTED_S + 1)
-    assert get(files, "/page.txt", now_s=10.999) == first
-    assert get(files, "/page.txt", now_s=11).body == b"new"
-    (root / "page.txt").unlink()
-    assert get(files, "/page.txt", now_s=11.5).body == b"new"
-    assert get(files, "/page.txt", now_s=12).status == 404
-    put(root / "page.txt", b"again", RESTED_S + 2)
-    assert get(files, "/page.txt", now_s=12).body == b"again"
-    counted = files.counters()
-    assert (counted["hits"], counted["misses"], counted["revalidated"]) == (2, 3, 0)
-    assert denied(files) == {"absent": 1}
-
-
-def test_what_has_not_changed_is_only_looked_at(files: Files) -> None:
-    for second in range(10, 20):
-        for part in range(5):
-            assert get(files, "/page.txt", now_s=second + part / 10).status == 200
-    counted = files.counters()
-    assert (counted["hits"], counted["misses"], counted["revalidated"]) == (40, 1, 9)
-
-
-def test_a_clock_that_goes_back_makes_nothing_stay_for_ever(root: Path, files: Files) -> None:
-    assert get(files, "/page.txt", now_s=1_000).status == 200
-    put(root / "page.txt", b"new", RESTED_S + 1)
-    assert get(files, "/page.txt", now_s=10).body == b"new"
-
-
-def test_a_file_that_changed_a_moment_ago_is_read_again(root: Path, files: Files) -> None:
-    """The same size and the same time do not mean the same content, if the time is still running."""
-    ahead = 4_000_000_000
-    put(root / "page.txt", b"one", ahead)
-    answer = get(files, "/page.txt", now_s=10)
-    assert answer.body == b"one"
-    assert fields_of(answer)["Last-Modified"] < "Z"
-    assert "2096" not in fields_of(answer)["Last-Modified"]
-    put(root / "page.txt", b"two", ahead)
-    assert get(files, "/page.txt", now_s=11).body == b"two"
-    # Its date cannot stand for its content.
-    date = fields_of(get(files, "/page.txt", now_s=11))["Last-Modified"]
-    assert get(files, "/page.txt", [("Range", "bytes=0-0"), ("If-Range", date)], now_s=11).status == 200
-    put(root / "page.txt", b"three")
-    part = get(files, "/page.txt", [("Range", "bytes=0-0"), ("If-Range", RESTED.decode())], now_s=13)
-    assert (part.status, part.body) == (206, b"t")
-
-
-def test_what_is_being_sent_stays_as_it_was(root: Path, files: Files) -> None:
-    small, large = held(files, b"/page.txt"), held(files, b"/large.bin")
-    with (root / "page.txt").open("r+b") as file:
-        file.truncate(0)
-    (root / "large.bin").unlink()
-    put(root / "large.bin", b"s" * 20_000)
-    assert get(files, "/page.txt", now_s=12).body == b""
-    assert content_of(get(files, "/large.bin", now_s=12)) == b"s" * 20_000
-    files.close()
-    assert small.body == b"0123456789" * 10
-    descriptor, offset, size = large.place
-    assert os.pread(descriptor, size, offset) == LARGE
-    large.give_back()
-    with pytest.raises(OSError, match="Bad file"):
-        os.fstat(descriptor)
-
-
-def test_the_cache_is_bounded(root: Path) -> None:
-    for number in range(300):
-        put(root / "many" / f"{number}.txt", b"x" * 100)
-    before = open_descriptors()
-    files = Files(root, cache_entries=10, precompressed=False)
-    for number in range(300):
-        assert get(files, f"/many/{number}.txt").status == 200
-    assert files.counters()["entries"] == 10
-    assert files.counters()["evicted"] == 290
-    tight = Files(root, cache_bytes=5_000)
-    for number in range(300):
-        assert get(tight, f"/many/{number}.txt").status == 200
-    assert 0 < int(str(tight.counters()["bytes"])) <= 5_000
-    for cache_bytes, cache_entries in ((0, 10), (1 << 20, 0)):
-        none = Files(root, cache_bytes=cache_bytes, cache_entries=cache_entries)
-        assert content_of(get(none, "/large.bin")) == LARGE
-        assert get(none, "/page.txt").body == get(none, "/page.txt").body
-        assert (none.counters()["entries"], none.counters()["misses"]) == (0, 3)
-        none.close()
-    files.close()
-    tight.close()
-    assert open_descriptors() == before
-
-
-def test_open_files_are_bounded(root: Path, files: Files) -> None:
-    count = limits.HTTP_CACHE_OPEN_FILES + 20
-    for number in range(count):
-        with put(root / f"{number}.bin", b"").open("r+b") as file:
-            file.truncate(1 << 20)
-    before = open_descriptors()
-    for number in range(count):
-        assert held(files, f"/{number}.bin".encode()).status == 200
-    assert files.counters()["open_files"] == limits.HTTP_CACHE_OPEN_FILES
-    assert len(open_descriptors() - before) == limits.HTTP_CACHE_OPEN_FILES
-
-
-def test_a_hit_asks_the_system_nothing(root: Path, files: Files) -> None:
-    made = Made(b"GET", b"/page.txt", b"", [(b"Accept-Encoding", b"gzip, br")])
-    drive(files, made, 10 * SECOND, 1)
-    for path in sorted(root.rglob("*"), reverse=True):
-        path.rmdir() if path.is_dir() else path.unlink()
-    drive(files, made, 10 * SECOND, 1_000)
-    counted = files.counters()
-    assert (counted["hits"], counted["misses"], denied(files)) == (1_000, 1, {})
-
-
-def test_what_is_not_there_is_not_remembered(files: Files) -> None:
-    for number in range(1_000):
-        assert get(files, f"/{number}").status == 404
-    assert files.counters()["entries"] == 0
-
-
-# ---- the root --------------------------------------------------------------------------------------------------------
-
-
-def test_a_root_that_goes_and_comes_back(root: Path, files: Files) -> None:
-    assert get(files, "/page.txt", now_s=10).status == 200
-    root.rename(root.parent / "away")
-    for now_s in (11, 12, 13):
-        assert get(files, "/page.txt", now_s=now_s).status == 404
-        assert get(files, "/", now_s=now_s).status == 404
-    put(root / "page.txt", b"another")
-    assert get(files, "/page.txt", now_s=14).body == b"another"
-
-
-def test_a_root_that_is_emptied_and_removed(root: Path) -> None:
-    files = Files(root, listing=True)
-    assert get(files, "/bare/", now_s=10).python
-    for path in sorted(root.rglob("*"), reverse=True):
-        path.rmdir() if path.is_dir() else path.unlink()
-    root.rmdir()
-    for now_s in (11, 12, 13):
-        for name in ("/page.txt", "/", "/bare/", "/bare"):
-            assert get(files, name, now_s=now_s).status == 404
-    assert files.slow(b"GET", b"/", b"", []).status == 404
-    root.write_bytes(b"a file by now")
-    assert get(files, "/page.txt", now_s=14).status == 404
-
-
-def test_a_root_that_is_switched_by_a_link(tmp_path: Path) -> None:
-    for release in ("one", "two"):
-        put(tmp_path / release / "page.txt", release.encode())
-    current = tmp_path / "current"
-    current.symlink_to("one")
-    files = Files(current)
-    assert get(files, "/page.txt", now_s=10).body == b"one"
-    (tmp_path / "next").symlink_to("two")
-    (tmp_path / "next").replace(current)
-    assert get(files, "/page.txt", now_s=10.5).body == b"one"
-    assert get(files, "/page.txt", now_s=11).body == b"two"
-
-
-# ---- codings ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def coded(root: Path) -> Files:
-    put(root / "app.js", b"js" * 500)
-    put(root / "app.js.br", b"as br")
-    put(root / "app.js.gz", gzip.compress(b"js" * 500))
-    return Files(root, max_age=60)
-
-
-def test_a_precompressed_neighbour_is_sent_to_who_wants_it(coded: Files) -> None:
-    plain, br, zipped = (get(coded, "/app.js", [("Accept-Encoding", value)]) for value in ("", "gzip, br", "gzip"))
-    assert (plain.body, br.body) == (b"js" * 500, b"as br")
-    assert gzip.decompress(content_of(zipped)) == b"js" * 500
-    assert len({fields_of(answer)["ETag"] for answer in (plain, br, zipped)}) == 3
-    for answer, coding in ((plain, None), (br, "br"), (zipped, "gzip")):
-        fields = fields_of(answer)
-        assert fields.get("Content-Encoding") == coding
-        assert fields["Vary"] == "Accept-Encoding"
-        assert fields["Content-Type"] == "text/javascript; charset=utf-8"
-        assert fields["Content-Length"] == str(len(content_of(answer)))
-    assert get(coded, "/app.js").body == plain.body
-
-
-def test_conditions_are_about_the_coding_that_is_sent(coded: Files) -> None:
-    etag = fields_of(get(coded, "/app.js", [BROWSER]))["ETag"]
-    assert get(coded, "/app.js", [BROWSER, ("If-None-Match", etag)]).status == 304
-    assert get(coded, "/app.js", [("If-None-Match", etag)]).status == 200
-    same = fields_of(get(coded, "/app.js", [BROWSER, ("If-None-Match", etag)]))
-    assert same == {"ETag": etag, "Cache-Control": "max-age=60", "Vary": "Accept-Encoding"}
-    part = get(coded, "/app.js", [BROWSER, ("Range", "bytes=3-"), ("If-Range", etag)])
-    assert (part.status, part.body, fields_of(part)["Content-Range"]) == (206, b"br", "bytes 3-4/5")
-    assert fields_of(part)["Content-Encoding"] == "br"
-
-
-def test_who_refuses_everything_gets_nothing(coded: Files) -> None:
-    answer = get(coded, "/app.js", [("Accept-Encoding", "identity;q=0")])
-    assert (answer.status, fields_of(answer)["Vary"]) == (406, "Accept-Encoding")
-    assert get(coded, "/page.txt", [("Accept-Encoding", "gzip, *;q=0")]).status == 406
-    assert get(coded, "/app.js", [("Accept-Encoding", "identity;q=0, gzip")]).status == 200
-    assert denied(coded) == {"coding": 2}
-
-
-def test_an_old_neighbour_is_not_used(root: Path, coded: Files) -> None:
-    put(root / "app.js", b"new", RESTED_S + 1)
-    answer = get(coded, "/app.js", [BROWSER])
-    assert answer.body == b"new"
-    assert "Vary" not in fields_of(answer)
-    put(root / "app.js.br", b"new br", RESTED_S + 1)
-    assert get(coded, "/app.js", [BROWSER], now_s=11).body == b"new br"
-
-
-def test_neighbours_come_and_go(root: Path, coded: Files) -> None:
-    def sent(now_s: float) -> str | None:
-        return fields_of(get(coded, "/app.js", [BROWSER], now_s)).get("Content-Encoding")
-
-    assert sent(10) == "br"
-    (root / "app.js.br").unlink()
-    assert sent(11) == "gzip"
-    (root / "app.js.gz").unlink()
-    (root / "app.js.gz").mkdir()
-    assert sent(12) is None
-    assert "Vary" not in fields_of(get(coded, "/app.js", now_s=12))
-    put(root / "app.js.zst", b"as zst")
-    assert sent(13) == "zstd"
-    (root / "app.js.zst").unlink()
-    (root / "app.js.zst").symlink_to("../../outside")
-    assert sent(14) is None
-    (root / "app.js").unlink()
-    assert get(coded, "/app.js", [BROWSER], now_s=15).status == 404
-
-
-def test_a_neighbour_is_a_file_by_its_own_name_too(root: Path, coded: Files) -> None:
-    put(root / "app.js.gz.gz", b"twice")
-    answer = get(coded, "/app.js.gz", [BROWSER])
-    fields = fields_of(answer)
-    assert fields["Content-Type"] == "application/gzip"
-    assert "Content-Encoding" not in fields
-    assert "Vary" not in fields
-
-
-def test_neighbours_can_be_left_alone(root: Path, coded: Files) -> None:
-    answer = get(Files(root, precompressed=False), "/app.js", [BROWSER])
-    assert answer.body == b"js" * 500
-    assert "Vary" not in fields_of(answer)
-
-
-def test_an_index_has_neighbours_as_well(root: Path, files: Files) -> None:
-    put(root / "index.html.gz", b"zipped")
-    answer = get(files, "/", [BROWSER])
-    assert answer.body == b"zipped"
-    assert fields_of(answer)["Content-Type"] == "text/html; charset=utf-8"
-
-
-# ---- conditions and ranges -------------------------------------------------------------------------------------------
-
-
-def test_conditions(files: Files) -> None:
-    etag = fields_of(get(files, "/page.txt"))["ETag"]
-    same = get(files, "/page.txt", [("If-None-Match", etag)])
-    assert (same.status, same.body, fields_of(same)) == (304, b"", {"ETag": etag})
-    assert get(files, "/page.txt", [("If-Modified-Since", RESTED.decode())]).status == 304
-    assert get(files, "/page.txt", [("If-Match", '"other"')]).status == 412
-    assert get(files, "/page.txt", [("If-Unmodified-Since", "Sun, 09 Sep 2001 01:46:39 GMT")]).status == 412
-    assert get(files, "/nothing", [("If-None-Match", "*")]).status == 404
-    assert get(files, "/sub", [("If-Match", '"other"')]).status == 301
-    assert denied(files) == {"condition": 2, "absent": 1}
-
-
-@pytest.mark.parametrize("path", ["/page.txt", "/large.bin"])
-def test_one_part(files: Files, path: str) -> None:
-    whole = content_of(get(files, path))
-    size = len(whole)
-    for field, first, last in (("0-0", 0, 0), ("7-20", 7, 20), ("50-", 50, size - 1), ("-9", size - 9, size - 1)):
-        answer = get(files, path, [("Range", f"bytes={field}")])
-        fields = fields_of(answer)
-        assert answer.status == 206
-        assert content_of(answer) == whole[first : last + 1]
-        assert fields["Content-Range"] == f"bytes {first}-{last}/{size}"
-        assert fields["Content-Length"] == str(last - first + 1)
-        assert {"Content-Type", "ETag", "Last-Modified"} <= set(fields)
-        assert fields_of(get(files, path, [("Range", f"bytes={field}")], method="HEAD"))["Content-Length"] == str(size)
-    answer = get(files, path, [("Range", f"bytes={size}-")])
-    assert (answer.status, fields_of(answer)["Content-Range"]) == (416, f"bytes */{size}")
-    assert denied(files) == {"range": 1}
-
-
-@pytest.mark.parametrize("path", [b"/page.txt", b"/large.bin"])
-def test_several_parts(files: Files, path: bytes) -> None:
-    whole = content_of(files.answer("GET", path))
-    ranges = [(b"Range", b"bytes=90-95,0-1,-2" if path == b"/page.txt" else b"bytes=60000-,0-1,400-499")]
-    expected = [(0, 1), (90, 99)] if path == b"/page.txt" else [(60_000, len(whole) - 1), (0, 1), (400, 499)]
-    if path == b"/page.txt":
-        ranges = [(b"Range", b"bytes=0-1,90-95,-2")]
-    before = open_descriptors()
-    assert files.answer("GET", path, b"", ranges).python
-    response = files.slow(b"GET", path, b"", ranges)
-    assert response.status == 206
-    assert not isinstance(response.body, bytes | FilePart)
-    body = b"".join(response.body)
-    assert len(body) == response.length
-    message = email.message_from_bytes(response.head.partition(b"\r\n")[2] + b"\r\n" + body)
-    assert message.get_content_type() == "multipart/byteranges"
-    parts = [part for part in message.walk() if part is not message]
-    assert [part["Content-Range"] for part in parts] == [f"bytes {a}-{b}/{len(whole)}" for a, b in expected]
-    assert [part.get_payload(decode=True) for part in parts] == [whole[a : b + 1] for a, b in expected]
-    assert open_descriptors() == before
-    assert response.head.count(b"Content-Type") == 1
-    assert b"ETag" in response.head
-
-
-def test_parts_give_their_descriptor_back_whatever_happens(root: Path, files: Files) -> None:
-    def ask() -> Iterator[bytes]:
-        body = files.slow(b"GET", b"/large.bin", b"", [(b"Range", b"bytes=0-9,30000-60000")]).body
-        assert not isinstance(body, bytes | FilePart)
-        return iter(body)
-
-    get(files, "/page.txt")
-    next(ask())
-    before = open_descriptors()
-    forgotten = ask()
-    assert len(open_descriptors()) == len(before) + 1
-    del forgotten
-    assert open_descriptors() == before
-    closed = ask()
-    next(closed)
-    closed.close()  # type: ignore[attr-defined]
-    assert open_descriptors() == before
-    with pytest.raises(ValueError, match="closed"):
-        list(closed)
-    cut = ask()
-    with (root / "large.bin").open("r+b") as file:
-        file.truncate(100)
-    with pytest.raises(OSError, match="shorter"):
-        list(cut)
-    assert open_descriptors() == before
-
-
-def test_a_part_of_a_long_file_is_read_in_pieces(root: Path, files: Files) -> None:
-    with put(root / "huge.bin", b"").open("r+b") as file:
-        file.truncate(1 << 32)
-    body = files.slow(b"GET", b"/huge.bin", b"", [(b"Range", b"bytes=0-1000000,4000000000-")]).body
-    assert not isinstance(body, bytes | FilePart)
-    taken = 0
-    for piece in body:
-        assert len(piece) <= limits.HTTP_PART_BYTES
-        taken += len(piece)
-        if taken > 3_000_000:
-            break
-    assert taken > 3_000_000
-    body.close()  # type: ignore[attr-defined]
-    answer = get(files, "/huge.bin", [("Range", "bytes=4000000000-")])
-    assert fields_of(answer)["Content-Range"] == "bytes 4000000000-4294967295/4294967296"
-    assert isinstance(answer.body, FilePart)
-    os.close(answer.body.fd)
-
-
-def test_parts_never_come_to_much_more_than_the_whole(files: Files) -> None:
-    for field in ("0-,0-,0-,0-", ",".join(f"{n * 3}-{n * 3 + 1}" for n in range(16)), ",".join(["0-99"] * 2_000)):
-        response = files.slow(b"GET", b"/page.txt", b"", [(b"Range", b"bytes=" + field.encode())])
-        assert response.length is not None
-        assert response.length <= 100
-
-
-# ---- the long way ----------------------------------------------------------------------------------------------------
-
-
-def test_the_long_way_gives_the_same_answers(files: Files) -> None:
-    cases = [("/page.txt", []), ("/nothing", []), ("/sub", []), ("/..%2f", []), ("/page.txt", [("Range", "bytes=3-5")])]
-    for path, fields in cases:
-        answer = get(files, path, fields)
-        pairs = [(name.encode(), value.encode()) for name, value in fields]
-        response = files.slow(b"GET", path.encode(), b"", pairs)
-        assert (response.status, response.body) == (answer.status, answer.body)
-        lines = [line for line in answer.head.split(b"\r\n") if not line.startswith(b"Content-Length")]
-        assert sorted(response.head.split(b"\r\n")) == sorted(lines)
-        assert response.length == len(content_of(answer))
-    large = files.slow(b"GET", b"/large.bin", b"", []).body
-    assert isinstance(large, FilePart)
-    assert os.pread(large.fd, large.size, large.offset) == LARGE
-    os.close(large.fd)
 
 
 # ---- the class -------------------------------------------------------------------------------------------------------
