@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -386,3 +388,36 @@ def test_opening_leaves_no_descriptors(root: Path) -> None:
         assert set(os.listdir("/dev/fd")) == before
     finally:
         os.close(descriptor)
+
+
+WITHOUT_OPENAT2 = """
+import ctypes, os, sys
+
+class Filter(ctypes.Structure):
+    _fields_ = [("code", ctypes.c_ushort), ("yes", ctypes.c_ubyte), ("no", ctypes.c_ubyte), ("value", ctypes.c_uint)]
+
+class Program(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_ushort), ("steps", ctypes.POINTER(Filter))]
+
+from penstock.http.files import Files
+
+# Load the number of the call; if it is 437, fail with the number given; else let it pass.
+steps = (Filter * 4)((0x20, 0, 0, 0), (0x15, 0, 1, 437), (0x06, 0, 0, 0x50000 | int(sys.argv[2])), (0x06, 0, 0, 0x7FFF0000))
+libc = ctypes.CDLL(None, use_errno=True)
+if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, ctypes.byref(Program(4, steps)), 0, 0):
+    sys.exit("this kernel takes no filters")
+files = Files(sys.argv[1])
+print([files.walks, files.answer("GET", b"/sub/up").body, files.answer("GET", b"/out").status, files.walks])
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has openat2, and filters that forbid it")
+@pytest.mark.parametrize("failed", [errno.ENOSYS, errno.EPERM])
+def test_where_the_kernel_does_not_know_the_call(root: Path, failed: int) -> None:
+    (root / "sub" / "up").symlink_to("../file.txt")
+    (root / "out").symlink_to("../secret")
+    command = [sys.executable, "-c", WITHOUT_OPENAT2, str(root), str(failed)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    if "takes no filters" in done.stderr:
+        pytest.skip("the filter that forbids openat2 cannot be set here")
+    assert done.stdout == "[False, b'file', 404, True]\n", done.stderr
