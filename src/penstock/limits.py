@@ -324,6 +324,9 @@ HTTP_HEAD_LIMIT_BYTES = 65_535
 # Fields of a head. A hundred places of ten bytes are what a connection with half a head holds.
 HTTP_FIELDS_MAX = 100
 
+# Empty lines that are skipped before a request line: some clients end the content of a POST with one that is not part of it.
+HTTP_EMPTY_LINES_MAX = 4
+
 # Bytes of a request's content that is received, and the most that may be allowed.
 HTTP_BODY_MAX_BYTES = 16_777_216
 HTTP_BODY_LIMIT_BYTES = 1_099_511_627_776
@@ -331,6 +334,10 @@ HTTP_BODY_LIMIT_BYTES = 1_099_511_627_776
 # Bytes of a chunk's size line with its extensions, and of all trailer fields of a body.
 HTTP_CHUNK_LINE_MAX_BYTES = 256
 HTTP_TRAILER_MAX_BYTES = 4_096
+
+# Bytes of chunks' size lines, beyond 16 each, that the content received with them does not make up for. A sender of long
+# extensions with hardly any content has nothing good in mind.
+HTTP_CHUNK_EXCESS_MAX_BYTES = 16_384
 
 # Bytes of content that are kept for a handler that has not asked for a stream of them; beyond that it is 413.
 HTTP_BODY_KEPT_MAX_BYTES = 1_048_576

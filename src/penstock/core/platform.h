@@ -14,6 +14,9 @@
 #include <pthread.h>
 #include <stdint.h>
 #include <string.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stddef.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -24,6 +27,7 @@
 #define PLATFORM_HAS_EPOLL 1
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/sendfile.h>
 #include <sys/syscall.h>
 #define PLATFORM_EPOLLIN EPOLLIN
 #define PLATFORM_EPOLLOUT EPOLLOUT
@@ -281,6 +285,34 @@ static inline ssize_t platform_send(int fd, const void *buffer, size_t size) {
     ssize_t sent = send(fd, buffer, size, MSG_DONTWAIT);
 #endif
     return sent < 0 ? -errno : sent;
+}
+
+/* Sends from a file, which it reads from `offset` on and not from its own place. 0: the file ends there. */
+static inline ssize_t platform_sendfile(int fd, int file, int64_t offset, size_t size) {
+#ifdef __linux__
+    off_t place = (off_t)offset;
+    ssize_t sent = sendfile(fd, file, &place, size);
+    return sent < 0 ? -errno : sent;
+#else
+    char buffer[16384];
+    ssize_t got = pread(file, buffer, size < sizeof buffer ? size : sizeof buffer, (off_t)offset);
+    if (got <= 0) return got < 0 ? -errno : 0;
+    return platform_send(fd, buffer, (size_t)got);
+#endif
+}
+
+/* How long ago the system received the last data of a connection; 0 where it does not tell. */
+static inline int64_t platform_data_age_ns(int fd) {
+#ifdef __linux__
+    struct tcp_info info;
+    socklen_t size = sizeof info;
+    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) < 0) return 0;
+    if (size < offsetof(struct tcp_info, tcpi_last_data_recv) + sizeof info.tcpi_last_data_recv) return 0;
+    return (int64_t)info.tcpi_last_data_recv * PLATFORM_NS_PER_MS;
+#else
+    (void)fd;
+    return 0;
+#endif
 }
 
 /* ---- threads and forks ------------------------------------------------------------------------------------------- */

@@ -85,11 +85,12 @@ cdef struct HeadC:          # a request's head while it is parsed, and when it i
     uint32_t scanned        # bytes that were looked at, and never are again
     uint32_t line           # where the line begins that is not complete yet
     uint32_t size           # of the whole head with its empty line, when it is done
-    uint8_t stage           # 0: the request line is next, 1: fields
+    uint8_t stage           # 0: the request line is next, 1: fields, 2: it is done
     uint8_t method          # METHOD_...
     uint8_t minor           # HTTP/1.minor
     uint8_t form            # TARGET_...
     uint8_t host_count
+    uint8_t closing         # `Connection: close` was there
     bint keep_alive         # after this request, as far as the client is concerned
     bint expect_continue
     bint chunked
@@ -99,7 +100,7 @@ cdef struct HeadC:          # a request's head while it is parsed, and when it i
     uint64_t length         # Content-Length
     SpanC method_text
     SpanC target            # as it came
-    SpanC path              # of it: before the query, after the authority
+    SpanC path              # of it: before the query, after the authority; "/" if that is empty; of "*" and CONNECT: size 0
     SpanC query             # without the question mark; size 0: none
     SpanC host              # the authority that counts: of the target if it has one, else of the field
     uint8_t first[FIELD_COUNT]  # 1 + the index of the first field of that name; 0: there is none
@@ -130,7 +131,8 @@ cdef struct BodyC:
     uint8_t stage           # of the chunked coding
     uint16_t status
     uint32_t line_bytes     # of the line that is being read
-    uint32_t trailer_bytes
+    uint32_t trailer_bytes  # of the trailer section with the empty line at its end
+    uint32_t excess         # bytes of size lines that content did not make up for
     uint64_t left           # of the content, or of the chunk
     uint64_t received       # content so far
     const char* reason
