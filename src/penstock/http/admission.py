@@ -9,7 +9,7 @@ than their fair share lately, requests of the others. Each is in order of age, a
 - the newest is served first, because its client certainly still waits,
 - only as many wait as can be begun soon enough to matter: eight services' worth, 20 to 30 ms. The others are refused, the
   oldest first, while the refusal is still of use to somebody,
-- the queue no longer stands when over 100 ms hardly anything had to be refused and its oldest was young at some look.
+- the queue no longer stands when for a few 100 ms hardly anything had to be refused and its oldest was young at some look.
 
 Whatever is older than its deadline is refused in any case, and nothing older is ever begun. Addresses with more than
 their share can therefore only take what the others leave. Who is alone may have everything.

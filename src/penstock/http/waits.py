@@ -15,6 +15,9 @@ from cython.cimports.penstock.http.types import WaitC, WorkC
 SORT_STEPS = cython.declare(cython.int, 64)
 # The part of the requests that may be refused by a queue that is about to stop standing: one in eight.
 CALM_PART = cython.declare(uint32_t, 8)
+# That is judged over at least so many requests, because few may come by chance; but over no more than so many intervals.
+CALM_LEAST = cython.declare(uint32_t, 32)
+CALM_INTERVALS = cython.declare(int64_t, 4)
 
 
 @cython.cfunc
@@ -73,6 +76,17 @@ def _open_window(wait: cython.pointer[WaitC], now_ns: int64_t) -> cython.void:
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
+def _window_over(wait: cython.pointer[WaitC], interval_ns: int64_t, now_ns: int64_t) -> cython.bint:
+    """Whether a standing queue has been watched for long enough to judge it."""
+    passed_ns: int64_t = now_ns - wait.window_ns
+    if passed_ns < interval_ns:
+        return False
+    return wait.window_begun >= CALM_LEAST or passed_ns >= CALM_INTERVALS * interval_ns
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
 def _relax(wait: cython.pointer[WaitC]) -> cython.void:
     wait.standing = False
     wait.above_ns = 0
@@ -91,7 +105,7 @@ def wait_look(wait: cython.pointer[WaitC], target_ns: int64_t, interval_ns: int6
             wait.least_ns = age_ns
         if quiet and age_ns <= target_ns:
             _relax(wait)
-        elif now_ns - wait.window_ns >= interval_ns:
+        elif _window_over(wait, interval_ns, now_ns):
             if wait.least_ns <= target_ns and wait.window_refused * CALM_PART <= wait.window_begun:
                 _relax(wait)
             _open_window(wait, now_ns)
