@@ -357,6 +357,7 @@ def throttled_share(refused_per_ms: int) -> float:
 def test_reading_pauses_half_of_the_time_when_refusing_costs_as_much_as_serving() -> None:
     assert throttled_share(0) == 0
     assert throttled_share(10) == 0
+    assert throttled_share(24) == 0
     assert 0.4 < throttled_share(60) <= 0.5
 
 
@@ -444,13 +445,13 @@ def test_polite_clients_are_served_beside_a_flooder(service: int) -> None:
     assert len(course.served(0, LONG)) >= 0.8 * LONG / took
 
 
-@pytest.mark.parametrize("total", [1.6, 10])
-def test_polite_clients_that_need_most_of_the_machine_still_get_it(total: float) -> None:
-    polite = list(poisson(7, 800, 0, LONG, lambda rng: rng.randrange(1, 21)))
-    flood = list(poisson(9, (total - 0.8) * 1000, 0, LONG, lambda rng: 99))
+@pytest.mark.parametrize("flooded", [700, 9100])
+def test_polite_clients_that_need_most_of_the_machine_still_get_it(flooded: int) -> None:
+    polite = list(poisson(7, 900, 0, LONG, lambda rng: rng.randrange(1, 21)))
+    flood = list(poisson(9, flooded, 0, LONG, lambda rng: 99))
     run(polite + flood, MS, Admission())
     good = sum(request.answered is not None and request.took <= PATIENCE for request in polite)
-    assert good >= 0.99 * len(polite)
+    assert good >= 0.998 * len(polite)
     assert all(request.why in {"share", "late"} for request in flood if request.refused is not None)
 
 
