@@ -241,6 +241,13 @@ class Request:
         return "https" if self.c.engine.secure else "http"
 
     @property
+    def certificate(self):
+        """What the client has shown of itself on a private connection, as the ssl module tells it; or None."""
+        if self.c.conn == cython.NULL or self.c.conn.tls == cython.NULL:
+            return None
+        return cython.cast(object, self.c.conn.tls).certificate
+
+    @property
     def headers(self):
         """The fields in their order, as pairs of name and value."""
         c: cython.pointer[RequestC] = self.c

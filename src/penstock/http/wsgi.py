@@ -96,6 +96,8 @@ class Job:
         self.handler = handler
         self.request = request
         self.environ = environ(request, len(handler._threads) > 1)
+        # The application may put something else into its place.
+        self.input = self.environ["wsgi.input"]
         self.status = 0
         self.fields: list[tuple[str, str]] | None = None
         self.begun = False
@@ -121,7 +123,7 @@ class Job:
                 close = getattr(result, "close", None)
                 if close is not None:
                     close()
-                self.environ["wsgi.input"].close()
+                self.input.close()
         except Gone:
             pass
         except BaseException as error:
