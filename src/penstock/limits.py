@@ -441,56 +441,6 @@ HTTP_WORK_BUDGET_NS = 2_000_000
 HTTP_OVERLOAD_INTERVAL_NS = 100_000_000
 HTTP_OVERLOAD_AGE_NS = 5_000_000
 
-# ---- HTTP: files -----------------------------------------------------------------------------------------------------
-
-# Bytes of a file's content that is kept in memory and sent from there; larger ones are sent by the kernel from where they
-# lie. A connection that has stalled may be the last to hold such a content: no more than 16 KiB for each of them.
-HTTP_FILE_IN_MEMORY_BYTES = 16_384
-
-# Memory of the cache of one directory, and the most that may be allowed: what a common site needs, and what a mistake would.
-HTTP_CACHE_BYTES = 16_777_216
-HTTP_CACHE_BYTES_MAX = 68_719_476_736
-
-# Entries of the cache of one directory, and the most that may be allowed: the table for them is allocated at the start.
-HTTP_CACHE_ENTRIES = 4_096
-HTTP_CACHE_ENTRIES_MAX = 16_777_216
-
-# Descriptors of large files that the cache keeps open. Many processes may have 1,024 in all, and need them for connections.
-HTTP_CACHE_OPEN_FILES = 128
-
-# How long a file in the cache is believed to be unchanged. One look costs as much as ten answers.
-HTTP_FILE_CHECK_NS = 1_000_000_000
-
-# A file that was changed less than this before it was read may be changed again without its time telling it: systems keep
-# times in steps of up to two seconds.
-HTTP_FILE_SETTLED_NS = 2_000_000_000
-
-# How often a file is read again that changes while it is read; then it is sent as it is, and not kept.
-HTTP_FILE_READ_TRIES = 3
-
-# Bytes of a decoded path. Linux has none above 4,095 bytes, and an index's or a neighbour's name must still fit.
-HTTP_PATH_MAX_BYTES = 2_048
-
-# Bytes of one name in a path: no common file system has longer ones.
-HTTP_NAME_MAX_BYTES = 255
-
-# Links that may follow each other in one path where the system cannot count them for us: as many as Linux follows.
-HTTP_LINKS_MAX = 40
-
-# Ranges of one request, merged where they overlap. A client that reads a document by its index asks for a few.
-HTTP_RANGES_MAX = 16
-
-# Bytes between two ranges that are sent rather than left out: the fields of a part of its own take as many.
-HTTP_RANGE_GAP_BYTES = 80
-
-# Bytes of a file that are read at once for an answer in several parts.
-HTTP_PART_BYTES = 65_536
-
-# Entries that a listing of a directory shows: reading and sorting them takes a few milliseconds of the loop's time.
-HTTP_LISTING_MAX = 2_000
-
-# The longest time for which a client may be told to keep a file: RFC 9111 advises no more than a year.
-HTTP_MAX_AGE_MAX_S = 31_536_000
 # How long a request may wait while the server is overloaded: for so many services, at least and at most for these times
 # (but for two services in any case). Who waits longer is refused while that still helps: clients give up after some 50
 # to 100 ms.
@@ -541,6 +491,57 @@ HTTP_LOG_RETRY_NS = 200_000_000
 
 # The time that a log has to write its last lines when it is closed. A disk that hangs must not hang the server.
 HTTP_LOG_CLOSE_TIMEOUT_NS = 2 * NS_PER_S
+
+# ---- HTTP: files -----------------------------------------------------------------------------------------------------
+
+# Bytes of a file's content that is kept in memory and sent from there; larger ones are sent by the kernel from where they
+# lie. A connection that has stalled may be the last to hold such a content: no more than 16 KiB for each of them.
+HTTP_FILE_IN_MEMORY_BYTES = 16_384
+
+# Memory of the cache of one directory, and the most that may be allowed: what a common site needs, and what a mistake would.
+HTTP_CACHE_BYTES = 16_777_216
+HTTP_CACHE_BYTES_MAX = 68_719_476_736
+
+# Entries of the cache of one directory, and the most that may be allowed: the table for them is allocated at the start.
+HTTP_CACHE_ENTRIES = 4_096
+HTTP_CACHE_ENTRIES_MAX = 16_777_216
+
+# Descriptors of large files that the cache keeps open. Many processes may have 1,024 in all, and need them for connections.
+HTTP_CACHE_OPEN_FILES = 128
+
+# How long a file in the cache is believed to be unchanged. One look costs as much as ten answers.
+HTTP_FILE_CHECK_NS = 1_000_000_000
+
+# A file that was changed less than this before it was read may be changed again without its time telling it: systems keep
+# times in steps of up to two seconds.
+HTTP_FILE_SETTLED_NS = 2_000_000_000
+
+# How often a file is read again that changes while it is read; then it is sent as it is, and not kept.
+HTTP_FILE_READ_TRIES = 3
+
+# Bytes of a decoded path. Linux has none above 4,095 bytes, and an index's or a neighbour's name must still fit.
+HTTP_PATH_MAX_BYTES = 2_048
+
+# Bytes of one name in a path: no common file system has longer ones.
+HTTP_NAME_MAX_BYTES = 255
+
+# Links that may follow each other in one path where the system cannot count them for us: as many as Linux follows.
+HTTP_LINKS_MAX = 40
+
+# Ranges of one request, merged where they overlap. A client that reads a document by its index asks for a few.
+HTTP_RANGES_MAX = 16
+
+# Bytes between two ranges that are sent rather than left out: the fields of a part of its own take as many.
+HTTP_RANGE_GAP_BYTES = 80
+
+# Bytes of a file that are read at once for an answer in several parts.
+HTTP_PART_BYTES = 65_536
+
+# Entries that a listing of a directory shows: reading and sorting them takes a few milliseconds of the loop's time.
+HTTP_LISTING_MAX = 2_000
+
+# The longest time for which a client may be told to keep a file: RFC 9111 advises no more than a year.
+HTTP_MAX_AGE_MAX_S = 31_536_000
 
 # ---- timed programs --------------------------------------------------------------------------------------------------
 
