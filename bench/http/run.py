@@ -113,6 +113,7 @@ def about(run: Run, quick: bool) -> dict[str, Any]:
 
 def report(run: Run, cases: Sequence[Case], facts: dict[str, Any]) -> None:
     print(f"{facts['machine']}; {facts['pinned']}{'; QUICK: not to be compared' if facts['quick'] else ''}\n")
+    print(", ".join(f"{name} {version}".strip() for name, version in facts["versions"].items()), end="\n\n")
     print(table.markdown(cases, run.names, run.results))
     print("\nIn brackets: that server / nginx, median of the rounds.")
     for name, why in run.absent.items():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import http.client
 import importlib.util
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -72,8 +73,16 @@ class Kind:
         return self.trial() if self.trial else None
 
     def version(self) -> str:
-        """Return the version of a Python package; nothing for others."""
-        return metadata.version(self.needs) if self.module else ""
+        """Return the version of a package, or of a program of the system; nothing if it does not tell."""
+        if self.module:
+            try:
+                return metadata.version(self.needs)
+            except metadata.PackageNotFoundError:
+                return ""
+        line = [str(tool(self.needs)), "-v"]
+        done = subprocess.run(line, capture_output=True, text=True, timeout=READY_TIMEOUT_S, check=False)
+        found = re.search(r"/(\d[\w.]*)", done.stdout + done.stderr)
+        return found[1] if found else ""
 
 
 def tool(name: str) -> str | None:
@@ -117,12 +126,14 @@ http {{
 
 
 def lighttpd(place: Place) -> list[str]:
+    # It takes no more connections than half of the descriptors it may have.
+    descriptors = min(2 * CONNECTIONS, machine.raise_descriptor_limit())
     configuration = f"""
 server.document-root = "{place.site}"
 server.bind = "127.0.0.1"
 server.port = {place.port}
-server.max-fds = {CONNECTIONS}
-server.max-connections = {CONNECTIONS}
+server.max-fds = {descriptors}
+server.max-connections = {descriptors // 2}
 server.listen-backlog = {BACKLOG}
 server.max-keep-alive-requests = 65535
 server.max-keep-alive-idle = {IDLE_S}

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -27,6 +30,70 @@ def evaluate(folder: str, expression: str) -> Any:
     done = subprocess.run(command, cwd=BENCH / folder, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
+
+
+STAND_IN = Path(__file__).with_name("stand_in.py")
+needs_compiler = pytest.mark.skipif(
+    not any(shutil.which(name) for name in ("cc", "gcc", "clang")), reason="the generator is a C program"
+)
+
+
+def play(folder: str, program: str, module: str, report: Path) -> dict[str, Any]:
+    """Run a benchmark with the stand-in as its only server; return its figures."""
+    command = f"lambda place: [{sys.executable!r}, {str(STAND_IN)!r}, str(place.port), {folder!r}, {module!r}]"
+    done = subprocess.run(
+        [sys.executable, "-c", f"command = {command}\n{program}", "--json", str(report)],
+        cwd=BENCH / Path(folder).parts[-2],
+        env={**os.environ, "PENSTOCK_BENCH_BURN_US": "500"},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "stand-in" in done.stdout
+    figures: dict[str, Any] = json.loads(report.read_text())
+    return figures
+
+
+@needs_compiler
+@pytest.mark.parametrize(("case", "figure"), [("small-100", "rate"), ("idle", "total_mb")])
+def test_a_case_measures_any_server(tmp_path: Path, case: str, figure: str) -> None:
+    program = f"""
+import sys, cases, run, servers
+servers.KINDS.clear()
+servers.KINDS["stand-in"] = servers.Kind("stand-in", command, "wsgiref")
+run.QUICK = cases.Amount(flat_s=1.0, paced_s=1.0, crowd=20)
+sys.exit(run.main(["--quick", "--only", "{case}", *sys.argv[1:]]))
+"""
+    figures = play(str(BENCH / "http" / "apps"), program, "hello_wsgi", tmp_path / "figures.json")
+    assert not figures["failures"]
+    (only,) = figures["cases"][case]["stand-in"]
+    assert only[figure] > 0
+
+
+@needs_compiler
+def test_an_overload_script_measures_any_server(tmp_path: Path) -> None:
+    program = """
+import sys, common, flooder
+stand_in = common.Contender(common.Kind("stand-in", command, "wsgiref"))
+common.CONTENDERS.clear()
+common.CONTENDERS["stand-in"] = stand_in
+sys.exit(common.main(flooder.SCRIPT, ["--seconds", "1", *sys.argv[1:]]))
+"""
+    figures = play(str(BENCH / "overload" / "apps"), program, "busy_wsgi", tmp_path / "figures.json")
+    assert [row["shape"] for row in figures["rows"]] == ["many connections", "pipelines"]
+    assert all(row["capacity"] > 0 and 0 <= row["served"] <= 100 for row in figures["rows"])
+
+
+def test_slow_clients_are_slow_and_end() -> None:
+    """Against a listener that never accepts, all of them stay open to the end."""
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as silent:
+        for kind in ("heads", "bodies", "readers"):
+            done = run("overload/hostile.py", kind, str(silent.getsockname()[1]), "5", "0.2")
+            assert done.returncode == 0, done.stderr
+            assert json.loads(done.stdout.splitlines()[-1]) == {"still open": 5}
+    assert "give heads, bodies or readers" in run("overload/hostile.py", "shouts", "1", "5", "0.2").stderr
 
 
 def test_help_names_every_case() -> None:

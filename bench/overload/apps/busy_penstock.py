@@ -13,8 +13,7 @@ DOOR = importlib.import_module("penstock.http")
 
 
 def handler(request: Any) -> Any:
-    path = request.path
-    return DOOR.Response(200, answer(path if isinstance(path, str) else path.decode()), content_type="text/plain")
+    return DOOR.Response(200, answer(request.path), content_type="text/plain")
 
 
 if __name__ == "__main__":
