@@ -259,7 +259,10 @@ static bool answered(struct load *load, struct connection *connection, int64_t n
     bool closing = answer->closing;
     load->tally.statuses[answer->status]++;
     load->tally.bytes += answer->length;
-    tally_end(&load->tally, &load->options, judge(load, answer), connection->group_due_ns, connection->sent_ns, now_ns);
+    /* Too late is too late, even if the end of patience has not been looked at yet. */
+    bool late = now_ns > connection->group_due_ns + load->patience_ns;
+    enum outcome outcome = late ? TIMED_OUT : judge(load, answer);
+    tally_end(&load->tally, &load->options, outcome, connection->group_due_ns, connection->sent_ns, now_ns);
     connection->waiting--;
     answer_begin(answer);
     if (closing) {

@@ -190,7 +190,10 @@ def penstock(place: Place) -> list[str]:
 def no_command() -> str | None:
     """Return why `penstock serve` cannot be used, or None."""
     line = [sys.executable, "-m", "penstock", "serve", "--help"]
-    done = subprocess.run(line, capture_output=True, text=True, timeout=READY_TIMEOUT_S, check=False)
+    try:
+        done = subprocess.run(line, capture_output=True, text=True, timeout=READY_TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired:
+        return f"`penstock serve --help` did not end within {READY_TIMEOUT_S:.0f} s"
     return None if done.returncode == 0 else "this tree has no `penstock serve`"
 
 
