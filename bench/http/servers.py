@@ -9,6 +9,7 @@ from __future__ import annotations
 import http.client
 import importlib.util
 import os
+import random
 import re
 import shutil
 import socket
@@ -27,6 +28,8 @@ from machine import Failed
 
 APPS = Path(__file__).resolve().parent / "apps"
 READY_TIMEOUT_S = 60.0
+# Below those that Linux gives to clients.
+PORTS, PORT_TRIALS = (12_000, 32_000), 100
 BACKLOG = 4096
 CONNECTIONS = 16_000
 IDLE_S = 120
@@ -233,15 +236,16 @@ class Server:
 
 
 def free_port() -> int:
-    """Return a port that was free a moment ago, outside the range that clients get theirs from where possible."""
-    for port in range(18_100, 19_000):
+    """Return a port that was free a moment ago: at random, so that two runs on one machine do not meet on it."""
+    for _ in range(PORT_TRIALS):
+        port = random.randrange(*PORTS)
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
             return port
-    raise Failed("no port from 18,100 to 18,999 is free")
+    raise Failed(f"none of {PORT_TRIALS} ports from {PORTS[0]} on is free")
 
 
 @contextmanager
