@@ -421,6 +421,10 @@ WSGI_WAIT_S = 1.0
 WSGI_RETRY_S = 0.001
 WSGI_CLOSE_S = 10.0
 
+# How often those who watch the status of a server are told of it, and how many may watch at once.
+STATUS_PERIOD_NS = NS_PER_S
+STATUS_WATCHERS_MAX = 32
+
 # Connections that are looked at to find an idle one to close for a new one.
 HTTP_EVICT_LOOKS = 64
 

@@ -57,15 +57,21 @@ class Answering:
 
     # ---- the end of a request -------------------------------------------------------------------------------------------
 
-    def _let_go(self, request: Request):
-        """The program is done with a request, or nobody waits for it any more: the admission hears of it once."""
+    def _done(self, request: Request):
+        """The program is through with a request: the admission hears of it once."""
         if request.c.begun:
             request.c.begun = False
+            admission_done(self.c.admission, cython.address(request.c.work), clock_now(self.c.loop.clock))
+        return 0
+
+    def _let_go(self, request: Request):
+        """A request is answered, or nobody waits for it any more: its record lets go of the object."""
+        self._done(request)
+        if request.c.owned:
+            request.c.owned = False
             if request.c.cut_from != cython.NULL:
                 request.c.cut_from.cut = cython.NULL
                 request.c.cut_from = cython.NULL
-            admission_done(self.c.admission, cython.address(request.c.work), clock_now(self.c.loop.clock))
-            # The reference that the record had.
             Py_DECREF(request)
         return 0
 
@@ -104,6 +110,9 @@ class Answering:
             self._let_go(request)
             return False
         whole: cython.bint = self._begin_answer(request, response)
+        if not response.holds:
+            # A peer that takes its answer slowly does not keep the program from others.
+            self._done(request)
         if whole:
             self._finish(request)
         else:

@@ -23,7 +23,13 @@ from cython.cimports.penstock.core.loop import Loop
 from cython.cimports.penstock.core.nogil import native_start_timer
 from cython.cimports.penstock.core.types import LoopC
 from cython.cimports.penstock.http.account import account_end, account_peer
-from cython.cimports.penstock.http.admission import admission_due_ns, admission_next, admission_of, admission_withdraw
+from cython.cimports.penstock.http.admission import (
+    admission_drain,
+    admission_due_ns,
+    admission_next,
+    admission_of,
+    admission_withdraw,
+)
 from cython.cimports.penstock.http.answering import Answering
 from cython.cimports.penstock.http.exchange import Request, exchange_close, exchange_free, request_for
 from cython.cimports.penstock.http.feed import (
@@ -407,8 +413,9 @@ class Engine(Answering):
         begin_ns: int64_t = clock_now(c.loop.clock)
         now_ns: int64_t = begin_ns
         c.scheduled = False
-        feed_expired(c)
         while True:
+            # What is too late goes first: then what is next is still worth the work.
+            feed_expired(c)
             work: cython.pointer[WorkC] = admission_next(c.admission, now_ns)
             if work == cython.NULL:
                 break
@@ -482,8 +489,12 @@ class Engine(Answering):
             self.on_idle()
 
     def abort(self):
-        """End all connections at once."""
-        conn: cython.pointer[HttpC] = self.c.first
+        """End all connections at once; what waits is refused."""
+        c: cython.pointer[EngineC] = cython.address(self.c)
+        conn: cython.pointer[HttpC]
+        admission_drain(c.admission, clock_now(c.loop.clock))
+        feed_expired(c)
+        conn = c.first
         while conn != cython.NULL:
             conn.stream.reset = True
             stream_end(conn.stream, END_ABORTED, 0)

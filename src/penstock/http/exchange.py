@@ -173,6 +173,7 @@ def request_for(c: cython.pointer[RequestC], engine, peer: str) -> Request:
     request.peer = peer
     c.object = cython.cast(cython.pointer[PyObject], request)
     c.begun = True
+    c.owned = True
     Py_INCREF(request)
     return request
 

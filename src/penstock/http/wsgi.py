@@ -165,7 +165,7 @@ class Job:
     def _head(self, body: bytes | Iterable[bytes | Wait]) -> Response:
         if self.fields is None:
             raise UsageError("the application answered without calling start_response")
-        return Response(self.status, body, self.fields)
+        return Response(self.status, body, self.fields, holds=True)
 
     def _begin(self, body: bytes | Iterable[bytes | Wait]) -> None:
         response = self._head(body)
