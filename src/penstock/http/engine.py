@@ -413,6 +413,7 @@ class Engine(Answering):
         begin_ns: int64_t = clock_now(c.loop.clock)
         now_ns: int64_t = begin_ns
         c.scheduled = False
+        c.working = True
         while True:
             # What is too late goes first: then what is next is still worth the work.
             feed_expired(c)
@@ -425,12 +426,16 @@ class Engine(Answering):
             step(conn, EVENT_START)
             try:
                 self._run(request)
-            finally:
-                now_ns = clock_now(c.loop.clock)
-                if now_ns - begin_ns >= c.work_ns:
-                    self._schedule()
-            if c.scheduled:
+            except BaseException:
+                # It leaves the loop; what waits is taken up when that runs again.
+                c.working = False
+                self._schedule()
+                raise
+            now_ns = clock_now(c.loop.clock)
+            if now_ns - begin_ns >= c.work_ns:
+                self._schedule()
                 break
+        c.working = False
         feed_expired(c)
         c.lag_ns = now_ns - begin_ns
         _arm(c)

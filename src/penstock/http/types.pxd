@@ -611,6 +611,7 @@ cdef struct EngineC:
     bint spooling           # content that is too large for memory is kept in files
     bint draining
     bint scheduled          # the work step is deferred
+    bint working            # ... or runs
     bint secure             # connections are encrypted
     char* prefix            # what a path must begin with to be a file's
     uint32_t prefix_size
