@@ -227,7 +227,7 @@ def test_only_the_main_thread_receives_signals(spawn: Spawn) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP, 0, 10_000, -1, 1 << 40])
 def test_signals_that_cannot_be_received(plain: Make, number: int) -> None:
-    with pytest.raises(UsageError, match=rf"signal {int(number)} cannot be"):
+    with pytest.raises(UsageError, match=rf"signal {int(number)} (cannot be caught|does not exist)"):
         plain().add_signal(number, int)
 
 

@@ -108,6 +108,10 @@ class Loop(Intake):
     def __init__(self, poller, *, policy=None, clock=None, name=None, on_error=None, on_drop=None):
         if self.opened:
             raise LoopRunning("a loop cannot be initialised twice; make a new one")
+        if clock is not None and not isinstance(clock, Clock):
+            raise UsageError(f"clock is {clock!r}; give a penstock.Clock or a ManualClock")
+        if name is not None and not isinstance(name, str):
+            raise UsageError(f"a loop named {name!r}; give a text that is not empty")
         self.policy = limits.Policy() if policy is None else policy
         self.clock = Clock() if clock is None else clock
         self.poller = poller
