@@ -63,7 +63,8 @@ class Signals:
         except (ValueError, OSError) as error:
             raise UsageError(f"signal {number} cannot be received: {error}; give another one") from error
         signal.siginterrupt(number, False)
-        self._former.setdefault(number, former)
+        if former != self._note:
+            self._former[number] = former
         self._callbacks[number] = (callback, args)
 
     def remove(self, number: int) -> bool:
@@ -72,10 +73,15 @@ class Signals:
         if self._callbacks.pop(number, None) is None:
             return False
         self._arrived.pop(number, None)
-        former = self._former.pop(number)
-        # A handler that was not installed from Python cannot be put back.
-        signal.signal(number, former if former is not None else signal.SIG_DFL)
+        if signal.getsignal(number) == self._note:
+            self._put_back(number)
+        # Else another loop has taken the signal since: it stays there, and may put this one's note back; see `_note`.
         return True
+
+    def _put_back(self, number: int) -> None:
+        """Let whoever handled the signal before handle it. A handler that was not installed from Python cannot."""
+        former = self._former.pop(number, None)
+        signal.signal(number, former if former is not None else signal.SIG_DFL)
 
     def clear(self) -> None:
         """Put back everything."""
@@ -83,7 +89,12 @@ class Signals:
             self.remove(number)
 
     def _note(self, number: int, _frame: FrameType | None) -> None:
-        self._arrived[number] = self._arrived.get(number, 0) + 1
+        if number in self._callbacks:
+            self._arrived[number] = self._arrived.get(number, 0) + 1
+        else:
+            # Given up here, but another loop that took it over has put this note back: pass it on.
+            self._put_back(number)
+            signal.raise_signal(number)
 
     def take(self) -> Iterator[tuple[Handler, tuple[Any, ...]]]:
         """The callbacks of the signals that arrived, once each, lowest number first.
