@@ -138,7 +138,10 @@ MISTAKES: dict[str, tuple[Callable[[Any], object], str]] = {
     ),
     "signal calls nothing": (lambda r: r.add_signal(10, None), "the callback None cannot be called"),
     "no timer": (lambda r: r.cancel_timer(None), "the timer is None; give what set_timeout or set_interval has return"),
-    "timer of text": (lambda r: r.move_timer("t", 1), "the timer is 't'; give what set_timeout or set_interval has ret"),
+    "timer of text": (
+        lambda r: r.move_timer("t", 1),
+        "the timer is 't'; give what set_timeout or set_interval has ret",
+    ),
     "signal of text": (lambda r: r.add_signal("INT", int), "signal 'INT' is no number; give one, such as signal.SIGTE"),
     "half a signal": (lambda r: r.add_signal(1.5, int), "signal 1.5 is no number; give one, such as signal.SIGTERM"),
     "bool signal": (lambda r: r.add_signal(True, int), "signal True is no number; give one, such as signal.SIGTERM"),
