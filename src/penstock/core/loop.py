@@ -61,6 +61,7 @@ from cython.cimports.penstock.core.types import (
     LaneC,
     LoopC,
     ReadyC,
+    TurnC,
     native_ready_t,
 )
 from cython.cimports.penstock.core.waker import waker_close, waker_drain, waker_open, waker_wake
@@ -317,7 +318,8 @@ class Loop(Intake):
             platform_atomic_store(cython.address(self.c.stopping), 0)
             self._leave()
         ran: uint64_t = loop.probes.ready_native - before
-        return ran + self.ran_python + loop.posts_run + loop.timers_run + loop.deferred_run + loop.events_run
+        line: cython.pointer[TurnC] = loop.line
+        return ran + self.ran_python + line.posts + line.timers + line.deferred + line.events
 
     def _turns(self, wait_cap_ns: int64_t, allowance: int64_t, turns: cython.int):
         """Turns until a handler of Python has run, or for ever (`turns` is 0) until nothing is left to do."""
