@@ -65,7 +65,9 @@ inner = st.lists(actions(nothing), max_size=3).map(tuple)
 outer = st.lists(actions(inner), max_size=4).map(tuple)
 # Most of what can go wrong needs descriptors that are watched: a program begins with some.
 watched = st.tuples(*(st.tuples(interest, outer, st.integers(0, 3), st.booleans()) for _ in range(PLACES)))
-steps = st.lists(st.one_of(actions(outer), st.just(("turn",))), max_size=24)
+# Often enough that budgets of ticks run out and are refilled.
+flood = st.tuples(st.just("flood"), lane, st.integers(2, 5))
+steps = st.lists(st.one_of(actions(outer), st.sampled_from([("turn",), ("turn",), ("advance", 1)]), flood), max_size=24)
 
 
 def beginning(places: tuple[tuple[int, tuple[Action, ...], int, bool], ...]) -> list[Action]:

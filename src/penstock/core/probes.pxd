@@ -8,7 +8,7 @@ from penstock.core.system cimport PENSTOCK_PROBES, clz64
 from penstock.core.types cimport HISTOGRAM_BUCKETS, RECORDER_TURNS, HistogramC, LoopC, ProbesC, SlowC, TurnC
 
 cdef enum:
-    FAST_STRIDE = 64
+    FAST_STRIDE = 256
     SLOW_HANDLER_NS = 700
 
 cdef void probes_init(ProbesC* probes, int64_t now_ns) noexcept nogil
