@@ -235,7 +235,11 @@ def balance(real: Real, model: Model) -> None:
     assert stats.timers_missed_periods == model.missed
     assert stats.ticks == model.ticks
     for name, lane in model.lanes.items():
-        assert real.lanes[name].counters() == lane.counters()
+        counters, wanted = real.lanes[name].counters(), lane.counters()
+        # That an event stays is counted when the step looks at its lane; a turn without Python work has no such step.
+        denied, most = counters.pop("denied"), wanted.pop("denied")
+        assert denied <= most if LANES[name][3:] == ("tick", "keep") else denied == most
+        assert counters == wanted
 
 
 @pytest.mark.parametrize("kind", POLLERS)
