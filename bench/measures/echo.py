@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from measures.common import probes_row
 from rig import counting
 from rig.model import Amount, Entry, Figures, Goal, Measure, Row
 from rig.process import RAW, Rig
@@ -60,13 +59,11 @@ MEASURE = Measure(
     entries=ENTRIES,
     rows=(
         *rows("echo, C-level handler", {"penstock": PENSTOCK_C}, Goal("<= 1.03 x raw C", within=("raw C", 1.03))),
-        probes_row("echo, C-level handler", {"penstock": PENSTOCK_C}),
         *rows(
             "echo, Python callback (peers: protocol)",
             {"penstock": PENSTOCK_SOCK, **PROTOCOLS},
             Goal("ahead of uvloop", within=("uvloop", 1.0)),
         ),
-        probes_row("echo, Python callback", {"penstock": PENSTOCK_SOCK}),
         *rows("echo, os.read/os.write (peers: add_reader)", {"penstock": PENSTOCK_OS, **READERS}, None),
     ),
     amount=Amount(full=25_000, quick=10_000, counted=(500, 3_500)),

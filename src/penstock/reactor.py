@@ -80,6 +80,16 @@ def _interest(events) -> cython.int:
 
 
 @cython.cfunc
+def _own(loop: Loop, timer) -> Timer:
+    """A timer that was started on this loop."""
+    if not isinstance(timer, Timer):
+        raise UsageError(f"the timer is {timer!r}; give what set_timeout or set_interval has returned")
+    if owner_of(timer) is not loop:
+        raise UsageError(f"{timer!r} belongs to {owner_of(timer).name}, not to {loop.name}")
+    return timer
+
+
+@cython.cfunc
 @cython.exceptval(-1, check=False)
 def _callable(callback) -> cython.int:
     if not PyCallable_Check(callback):
@@ -160,19 +170,15 @@ class Reactor:
             raise UsageError(f"a period is {seconds!r} s; give at least {_INTERVAL_MIN_NS / 1e9:g} s")
         return timer_of(self.loop, self.loop.start_timer(period, period, callback, args))
 
-    def cancel_timer(self, timer: Timer):
+    def cancel_timer(self, timer):
         """Cancel a timer, also in its own callback. False if it has fired or was cancelled before."""
         self.loop.check()
-        if owner_of(timer) is not self.loop:
-            raise UsageError(f"{timer!r} belongs to {owner_of(timer).name}, not to {self.loop.name}")
-        return bool(self.loop.cancel_timer(timer.identity))
+        return bool(self.loop.cancel_timer(_own(self.loop, timer).identity))
 
-    def move_timer(self, timer: Timer, seconds):
+    def move_timer(self, timer, seconds):
         """Let a timer be due `seconds` from now. False if it has fired or was cancelled before."""
         self.loop.check()
-        if owner_of(timer) is not self.loop:
-            raise UsageError(f"{timer!r} belongs to {owner_of(timer).name}, not to {self.loop.name}")
-        return bool(self.loop.move_timer(timer.identity, _nanoseconds("a delay", seconds)))
+        return bool(self.loop.move_timer(_own(self.loop, timer).identity, _nanoseconds("a delay", seconds)))
 
     # ---- work --------------------------------------------------------------------------------------------------------
 
@@ -241,7 +247,7 @@ class Reactor:
         _callable(callback)
         self.loop.signals.add(number, callback, args)
 
-    def remove_signal(self, number: int):
+    def remove_signal(self, number):
         """Put back what handled the signal before. False if this reactor did not handle it."""
         self.loop.check()
         return self.loop.signals.remove(number)
