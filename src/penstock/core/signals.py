@@ -30,6 +30,8 @@ class Signals:
         self._former: dict[int, Any] = {}
         self._arrived: dict[int, int] = {}
         self._lent: int | None = None
+        # Called when a note is made, for a loop whose main thread may be busy elsewhere.
+        self.noted: Callable[[], object] | None = None
 
     def __len__(self) -> int:
         return len(self._callbacks)
@@ -73,6 +75,8 @@ class Signals:
 
     def _note(self, number: int, _frame: FrameType | None) -> None:
         self._arrived[number] = self._arrived.get(number, 0) + 1
+        if self.noted is not None:
+            self.noted()
 
     def take(self) -> Iterator[tuple[Handler, tuple[Any, ...]]]:
         """The callbacks of the signals that arrived, once each, lowest number first.
