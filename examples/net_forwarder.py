@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TextIO
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from net_proxy import ended, join  # type: ignore[import-not-found]
+from net_proxy import ended, join
 
 from penstock import Reactor, UsageError
 from penstock.cli.arguments import whole_number

@@ -317,6 +317,7 @@ def test_a_signal_reaches_its_callback_though_the_main_thread_follows() -> None:
             wait(told)
 
 
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_child_of_a_fork_goes_on() -> None:
     with shared() as reactor:
         here, there = pairs(reactor, 1)[0]
