@@ -75,18 +75,22 @@ class CONTENDER(Contender):
     def _serve_streams(self, announce: Callable[[int], None]) -> None:
         from penstock.net import Listener, Stream
 
+        streams = set()
+
         def on_accept(stream: Stream) -> None:
             write = stream.write
+            streams.add(stream)
 
             def on_data(data: bytes) -> None:
                 write(data)
 
+            def on_close(_reason: str) -> None:
+                streams.remove(stream)
+                if not streams:
+                    self.reactor.stop()
+
             stream.on_data = on_data
             stream.on_close = on_close
-
-        def on_close(_reason: str) -> None:
-            if not listener.open:
-                self.reactor.stop()
 
         listener = Listener(self.reactor, ("127.0.0.1", 0), on_accept)
         address = listener.address

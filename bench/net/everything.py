@@ -17,11 +17,13 @@ PROOF_TIMEOUT_S = 600
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Prove on this machine what is promised of streams and listeners.")
-    parser.add_argument(
-        "names", nargs="*", metavar="NAME", choices=[[], *PROOFS], help=f"of: {', '.join(PROOFS)} (default: all)"
-    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of: {', '.join(PROOFS)} (default: all)")
+    names = parser.parse_args().names or PROOFS
+    unknown = set(names) - set(PROOFS)
+    if unknown:
+        parser.error(f"there is no proof {', '.join(sorted(unknown))}; there are: {', '.join(PROOFS)}")
     failed = 0
-    for name in parser.parse_args().names or PROOFS:
+    for name in names:
         print(f"{name}:", flush=True)
         done = subprocess.run([sys.executable, str(HERE / f"{name}.py")], timeout=PROOF_TIMEOUT_S, check=False)
         failed += done.returncode != 0

@@ -16,7 +16,7 @@ from penstock.net import Descriptor
 from penstock.net.operations import operation_counters
 
 CONNECTIONS = 1_000_000
-WARM_UP = 20_000
+WARM_UP = 100_000
 AT_ONCE = 100
 GROWTH_MAX_KB = 600
 
