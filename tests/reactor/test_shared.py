@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import random
 import signal
 import socket
 import sys
 import threading
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -261,6 +263,8 @@ def test_a_stop_ends_every_run_until_restart() -> None:
             running = threading.Event()
             reactor.defer_threadsafe(running.set)
             wait(running)
+            assert repr(reactor).endswith("running>")
+        assert repr(reactor).endswith("ready>")
         reactor.run()  # returns at once: it was stopped
         reactor.restart()
         reactor.defer(reactor.stop)
@@ -451,3 +455,17 @@ def test_a_thread_that_finds_the_lock_taken_spins_or_waits() -> None:
         reactor.run(keep_alive=False)
         slow.close()
         os.close(write_fd)
+
+
+def test_one_that_nobody_closed_lets_go_of_everything() -> None:
+    class Held:
+        pass
+
+    held = Held()
+    gone = weakref.ref(held)
+    reactor = shared()
+    reactor.set_timeout(60, lambda _held: None, held)
+    reactor.defer(lambda _held: None, held)
+    del held, reactor
+    gc.collect()
+    assert gone() is None

@@ -184,6 +184,7 @@ class SharedLoop(Loop):
             )
         self.signals.lend(self.signal_pipe[1])
         self.inside.add(me)
+        self.running = True
         crew_enter(cython.address(self.crew), CREW_TURN)
         if self.crew.threads == 0:
             # Nobody has kept the time.
@@ -195,6 +196,7 @@ class SharedLoop(Loop):
     def _part(self):
         """This thread runs the loop no more."""
         self.inside.discard(PyThread_get_thread_ident())
+        self.running = len(self.inside) > 0
         if self.c.forks == self.c.fork_count[0]:
             crew_enter(cython.address(self.crew), CREW_TURN)
             self.crew.threads -= 1
@@ -440,6 +442,7 @@ class SharedLoop(Loop):
         """In a child process: as in a loop of one thread; the parent's other threads do not run it there."""
         if self.c.forks != self.c.fork_count[0]:
             self.inside.clear()
+            self.running = False
             if crew_after_fork(cython.address(self.crew)) < 0:
                 raise MemoryError(f"no lock for {self.name}")
         Loop.after_fork(self)
