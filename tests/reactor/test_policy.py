@@ -35,7 +35,7 @@ def test_an_error_names_the_limit_its_value_and_its_range(name: str) -> None:
 @pytest.mark.parametrize("odd", [None, 1, "yes"])
 def test_a_switch_is_on_or_off(name: str, odd: Any) -> None:
     with pytest.raises(UsageError, match=re.escape(f"{name} is {odd!r}; give True or False")):
-        policy(**{name: odd})
+        Policy(**{name: odd})
 
 
 @pytest.mark.parametrize("value", ["ignore", None, 1, ""])
