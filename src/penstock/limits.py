@@ -129,6 +129,14 @@ OPERATIONS_SHARE = 64
 # Records of descriptors that a loop makes before they are needed. None: the first connections cost 0.1 us more.
 PREALLOCATED_DESCRIPTORS = 0
 
+# Threads that may run one shared loop at once. Its lock is one for all: more threads than processors wait for each other.
+SHARED_THREADS_MAX = 64
+
+# Tries to take the lock of a shared loop before a thread sleeps: about 2 us, what going to sleep and waking up costs at
+# least. To open descriptors and start timers is rare, and may sleep at once.
+IO_SPINS = 100
+REGISTRATION_SPINS = 0
+
 # ---- streams, listeners, datagrams, names ----------------------------------------------------------------------------
 
 # Bytes that all streams of one loop may have received and not yet handed over. Sixteen full shares: a turn moves at most
@@ -232,11 +240,20 @@ class Policy:
     operations_per_queue_max: int = OPERATIONS_PER_QUEUE_MAX
     operations_share: int = OPERATIONS_SHARE
     preallocated_descriptors: int = PREALLOCATED_DESCRIPTORS
+    shared_threads_max: int = SHARED_THREADS_MAX
+    io_spins: int = IO_SPINS
+    registration_spins: int = REGISTRATION_SPINS
+    io_locking: bool = True
+    registration_locking: bool = True
+    use_eventfd: bool = True
     on_invariant: OnInvariant = "raise"
 
     def __post_init__(self) -> None:
         for name, (least, most) in POLICY_RANGES.items():
             require_whole(name, getattr(self, name), least, most)
+        for name in POLICY_SWITCHES:
+            if not isinstance(getattr(self, name), bool):
+                raise UsageError(f"{name} is {getattr(self, name)!r}; give True or False")
         if self.on_invariant not in ("raise", "abort"):
             raise UsageError(f'on_invariant is {self.on_invariant!r}; give "raise" or "abort"')
 
@@ -259,10 +276,15 @@ POLICY_RANGES: dict[str, tuple[int, int]] = {
     "operations_per_queue_max": (1, 1_048_576),
     "operations_share": (1, 65_536),
     "preallocated_descriptors": (0, DESCRIPTORS_MAX),
+    "shared_threads_max": (1, 1_024),
+    "io_spins": (0, 1_000_000),
+    "registration_spins": (0, 1_000_000),
 }
+POLICY_SWITCHES = ("io_locking", "registration_locking", "use_eventfd")
 
-if {field.name for field in fields(Policy)} != POLICY_RANGES.keys() | {"on_invariant"}:  # pragma: no cover
-    raise AssertionError("POLICY_RANGES does not list every field of Policy")
+_LISTED = {*POLICY_RANGES, *POLICY_SWITCHES, "on_invariant"}
+if {field.name for field in fields(Policy)} != _LISTED:  # pragma: no cover
+    raise AssertionError("POLICY_RANGES and POLICY_SWITCHES do not list every field of Policy")
 
 
 # ---- the simulated kernel, in detail ---------------------------------------------------------------------------------

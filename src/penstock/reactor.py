@@ -16,6 +16,7 @@ from cython.cimports.penstock.core.loop import Loop
 
 from penstock import limits
 from penstock.core.poller.choice import open_poller
+from penstock.core.sharedloop import SharedLoop
 from penstock.errors import BadDescriptor, UsageError
 
 READABLE = 1
@@ -98,13 +99,16 @@ def _callable(callback) -> cython.int:
 
 
 class Reactor:
-    """One loop for one thread: register, time, defer, post, run.
+    """One loop: register, time, defer, post, run. For one thread, unless it is `shared`.
 
     `poller` is "auto", "epoll", "kqueue", "select" or a poller object; `clock` another clock than the system's; `policy` the
     limits; `on_error` is told of handlers that raise, `on_drop` of lanes that drop (at most once a second).
+
+    A `shared` reactor may be run by several threads at once, and called from any: each completion of an operation, timer
+    and deferred task runs on exactly one of them. It knows no `register`, no lanes and no streams.
     """
 
-    def __init__(self, poller="auto", *, policy=None, clock=None, name=None, on_error=None, on_drop=None):
+    def __init__(self, poller="auto", *, shared=False, policy=None, clock=None, name=None, on_error=None, on_drop=None):
         if policy is not None and not isinstance(policy, limits.Policy):
             raise UsageError(f"policy is {policy!r}; give a penstock.Policy")
         for hook in (on_error, on_drop):
@@ -112,7 +116,8 @@ class Reactor:
                 _callable(hook)
         opened = open_poller(poller)
         try:
-            self.loop = Loop(opened, policy=policy, clock=clock, name=name, on_error=on_error, on_drop=on_drop)
+            kind = SharedLoop if shared else Loop
+            self.loop = kind(opened, policy=policy, clock=clock, name=name, on_error=on_error, on_drop=on_drop)
         except BaseException:
             opened.close()
             raise

@@ -172,7 +172,7 @@ class Loop(Intake):
         self.opened = True
         failed: cython.int = platform_watch_forks()
         if failed == 0:
-            failed = waker_open(cython.address(loop.waker))
+            failed = waker_open(cython.address(loop.waker), self.policy.use_eventfd)
         if failed == 0:
             failed = platform_pipe_open(self.signal_pipe)
         if failed < 0:
@@ -378,7 +378,7 @@ class Loop(Intake):
         self._close_own()
         failed: cython.int = inbox_after_fork(cython.address(loop.inbox))
         if failed == 0:
-            failed = waker_open(cython.address(loop.waker))
+            failed = waker_open(cython.address(loop.waker), self.policy.use_eventfd)
         if failed == 0:
             failed = platform_pipe_open(self.signal_pipe)
         if failed < 0:

@@ -39,6 +39,8 @@ class Signals:
         self._former: dict[int, Any] = {}
         self._arrived: dict[int, int] = {}
         self._lent: int | None = None
+        # Called when a note is made, for a loop whose main thread may be busy elsewhere.
+        self.noted: Callable[[], object] | None = None
 
     def __len__(self) -> int:
         return len(self._callbacks)
@@ -91,6 +93,8 @@ class Signals:
     def _note(self, number: int, _frame: FrameType | None) -> None:
         if number in self._callbacks:
             self._arrived[number] = self._arrived.get(number, 0) + 1
+            if self.noted is not None:
+                self.noted()
         else:
             # Given up here, but another loop that took it over has put this note back: pass it on.
             self._put_back(number)
