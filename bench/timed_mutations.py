@@ -23,6 +23,7 @@ SOURCES = ROOT / "src"
 TESTS = [
     "test_timed_mutations.py",
     "test_timed_running.py",
+    "test_timed_records.py",
     "test_timed_elements.py",
     "test_timed_against_interpreter.py",
 ]

@@ -24,7 +24,6 @@ from penstock.timed import (
     PhysicalAction,
     ReactionFailed,
     Reactor,
-    ReplayMismatch,
     Shutdown,
     Startup,
     State,
@@ -399,77 +398,7 @@ def test_shutdown_comes_after_the_events_of_the_stop_tag() -> None:
     assert environment.figures()["queues"]["main.again"]["dropped_stopped"] == 1
 
 
-# ---- records ---------------------------------------------------------------------------------------------------------
-
-
-class Recorded(Reactor):
-    start = Startup()
-    sensor = PhysicalAction(int)
-    done = LogicalAction(int)
-    log = State[list[str]](factory=list)
-
-    def __init__(self, slow: ManualClock | None = None) -> None:
-        self._clock = slow
-
-    @reaction(sensor, effects=[done])
-    def take(self) -> None:
-        if self._clock is not None and self.sensor.value % 2:
-            self._clock.advance(ms(3))
-        self.done.schedule(self.sensor.value, delay=ms(self.random.randrange(3)))
-
-    def missed(self) -> None:
-        self.log.append("missed")
-
-    @reaction(sensor, deadline=ms(2), on_deadline=missed)
-    def act(self) -> None:
-        self.log.append("in time")
-
-    @reaction(done)
-    def finish(self) -> None:
-        self.log.append(f"{self.done.value} {self.tag}")
-
-
-@settings(max_examples=25, deadline=None)
-@given(arrivals({"main.sensor": st.integers(0, 9)}, within=ms(30)), st.integers(0, 3))
-def test_a_replay_gives_the_identical_trace(tmp_path_factory: Any, schedule: list[Arrival], seed: int) -> None:
-    record = tmp_path_factory.mktemp("record") / "run.jsonl"
-    clock = ManualClock()
-    main = Recorded(clock)
-    trace = play(Environment(main, clock=clock, timeout=ms(40), seed=seed, record=record), schedule)
-    again = Recorded()
-    environment = Environment(again, replay=record)
-    replayed = environment.trace()
-    environment.run()
-    assert replayed.text(values=True) == trace.text(values=True)
-    assert again.log == main.log
-
-
-def test_a_record_holds_plain_data_only(tmp_path: Path) -> None:
-    class Main(Reactor):
-        sensor = PhysicalAction(object)
-
-    environment = Environment(Main(), clock=ManualClock(), timeout=ms(5), record=tmp_path / "r")
-    with pytest.raises(UsageError, match=r"main\.sensor carries \(1, 2\), which JSON cannot give back"):
-        play(environment, [Arrival(ms(1), "main.sensor", (1, 2))])
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["", "no json", "[]", '{"format":"x"}', '{"format":"penstock timed record","version":1,"seed":0}\n{"tag":[-1,0]}'],
-)
-def test_a_broken_record_is_refused(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "r"
-    path.write_text(text)
-    with pytest.raises(ReplayMismatch):
-        Environment(Recorded(), replay=path).run()
-
-
-def test_a_record_of_another_program_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "r"
-    environment = Environment(Recorded(), clock=ManualClock(), timeout=ms(5), record=path)
-    play(environment, [Arrival(ms(1), "main.sensor", 1)])
-    with pytest.raises(ReplayMismatch, match=r"main\.sensor, which this program does not have"):
-        Environment(Sensor(), replay=path)
+# ---- arrivals --------------------------------------------------------------------------------------------------------
 
 
 def test_hypothesis_shrinks_to_the_smallest_schedule() -> None:

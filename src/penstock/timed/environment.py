@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import random
+import reprlib
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -166,7 +167,9 @@ class Environment:
         ):
             unknown = sorted(set(names) - known.keys())
             if unknown:
-                raise ReplayMismatch(f"{path} names the {what} {unknown[0]}, which this program does not have")
+                raise ReplayMismatch(
+                    f"{path} names the {what} {reprlib.repr(unknown[0])}, which this program does not have"
+                )
         self.scheduler.set_replay(
             [(tag, triggers[name], value, intended) for tag, name, value, intended in recording.events],
             [(*tag, ranks[name], check) for tag, name, check in recording.missed],
