@@ -7,12 +7,14 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
 from penstock import limits
+from penstock.cli import main
 from penstock.timed import Environment, PhysicalAction, Reactor, ReplayMismatch
 
 PATIENCE_S = 60
@@ -69,13 +71,30 @@ def penstock(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def refused(folder: Path, *arguments: str) -> str:
-    done = penstock(folder, *arguments)
-    assert (done.returncode, done.stdout) == (2, ""), done.stderr
-    assert done.stderr.startswith("penstock")
-    assert done.stderr.count("\n") == 1
-    assert len(done.stderr) < 600
-    return done.stderr
+@pytest.fixture
+def refused(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Run a command that must be refused, in this process; return its sentence."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "path", [part for part in sys.path if part])
+    monkeypatch.setattr(sys, "modules", dict(sys.modules))
+
+    def run(*arguments: str) -> str:
+        try:
+            status = main(arguments)
+        except SystemExit as left:
+            status = left.code  # type: ignore[assignment]
+        shown = capsys.readouterr()
+        assert (status, shown.out) == (2, ""), shown.err
+        return sentence(shown.err)
+
+    return run
+
+
+def sentence(text: str) -> str:
+    assert text.startswith("penstock")
+    assert text.count("\n") == 1
+    assert len(text) < 600
+    return text
 
 
 @pytest.mark.parametrize("command", ["run", "graph"])
@@ -99,8 +118,17 @@ def refused(folder: Path, *arguments: str) -> str:
         ("good:Cycle", "good:Cycle cannot be made without arguments: AttributeError: "),
     ],
 )
-def test_a_program_that_cannot_be_loaded_is_one_sentence(folder: Path, command: str, program: str, words: str) -> None:
-    assert words in refused(folder, command, program)
+def test_a_program_that_cannot_be_loaded_is_one_sentence(
+    refused: Callable[..., str], command: str, program: str, words: str
+) -> None:
+    assert words in refused(command, program)
+
+
+@pytest.mark.parametrize("program", ["nowhere:Main", "syntax.py:Main", "leaves:Main", "good:Raises"])
+def test_a_process_says_the_same(folder: Path, program: str) -> None:
+    done = penstock(folder, "run", program)
+    assert (done.returncode, done.stdout) == (2, "")
+    sentence(done.stderr)
 
 
 @pytest.mark.parametrize(
@@ -121,14 +149,14 @@ def test_a_program_that_cannot_be_loaded_is_one_sentence(folder: Path, command: 
         (["--slow"], "unrecognized arguments: --slow"),
     ],
 )
-def test_a_bad_option_is_one_sentence(folder: Path, arguments: list[str], words: str) -> None:
-    assert words in refused(folder, "run", "good:Main", "--timeout", "1ms", *arguments)
+def test_a_bad_option_is_one_sentence(refused: Callable[..., str], arguments: list[str], words: str) -> None:
+    assert words in refused("run", "good:Main", "--timeout", "1ms", *arguments)
 
 
-def test_a_drawing_that_cannot_be_written_is_one_sentence(folder: Path) -> None:
-    words = refused(folder, "graph", "good:Main", "--format", "dot", "--output", "nowhere/g.dot")
+def test_a_drawing_that_cannot_be_written_is_one_sentence(refused: Callable[..., str]) -> None:
+    words = refused("graph", "good:Main", "--format", "dot", "--output", "nowhere/g.dot")
     assert "--output is nowhere/g.dot, which cannot be written: No such file or directory" in words
-    assert "invalid choice: 'gif'" in refused(folder, "graph", "good:Main", "--format", "gif")
+    assert "invalid choice: 'gif'" in refused("graph", "good:Main", "--format", "gif")
 
 
 HEAD = '{"format":"penstock timed record","version":1,"seed":0}\n'
@@ -178,15 +206,15 @@ def test_a_hostile_record_is_refused_in_one_sentence(tmp_path: Path, name: str) 
 
 
 @pytest.mark.parametrize("name", ["no json", "deep", "a stop beyond time", "a name that draws on the terminal"])
-def test_the_command_refuses_a_hostile_record(folder: Path, name: str) -> None:
+def test_the_command_refuses_a_hostile_record(folder: Path, refused: Callable[..., str], name: str) -> None:
     content = HOSTILE[name]
     (folder / "record").write_bytes(content.encode() if isinstance(content, str) else content)
-    assert "record" in refused(folder, "run", "good:Main", "--replay", "record")
+    assert "record" in refused("run", "good:Main", "--replay", "record")
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="this system has no file without end")
-def test_a_record_without_end_is_refused(folder: Path) -> None:
-    assert "RECORD_LINE_BYTES_MAX" in refused(folder, "run", "good:Main", "--replay", "/dev/zero")
+def test_a_record_without_end_is_refused(refused: Callable[..., str]) -> None:
+    assert "RECORD_LINE_BYTES_MAX" in refused("run", "good:Main", "--replay", "/dev/zero")
 
 
 def test_a_reaction_that_raises_shows_its_traceback_and_one_sentence(folder: Path) -> None:
