@@ -42,7 +42,7 @@ MUTANTS: dict[str, tuple[str, str, str]] = {
     ),
     "no min delay": ("memory", "delay_ns += self.c.line.triggers[index].offset_ns", "delay_ns += 0"),
     "sticky presence": (
-        "scheduler",
+        "steps",
         "            slot.present = False\n            slot.late = False",
         "            slot.late = False",
     ),
@@ -51,7 +51,7 @@ MUTANTS: dict[str, tuple[str, str, str]] = {
         "if value != cython.NULL:\n            slot.value = value",
         "if value != cython.NULL and not slot.present:\n            slot.value = value",
     ),
-    "modes ignored": ("scheduler", "and not self.c.active[reaction.mode] and not reaction.forced", "and False"),
+    "modes ignored": ("steps", "and not self.c.active[reaction.mode] and not reaction.forced", "and False"),
     "no spacing": (
         "triggers",
         "if trigger.scheduled_before and trigger.period_ns > 0",
@@ -64,25 +64,25 @@ MUTANTS: dict[str, tuple[str, str, str]] = {
         "_remove(trigger, trigger.pending.size - 1)\n        return 0",
     ),
     "system events first": (
-        "scheduler",
+        "steps",
         "if _is_before(self.c.system_ns, self.c.system_microstep, time_ns, microstep):",
         "if not _is_before(time_ns, microstep, self.c.system_ns, self.c.system_microstep):",
     ),
     "no shift of system events": ("scheduler", "self._shift_system(step_ns * self.speed)", "pass"),
     "time goes on in modes": ("triggers", "time_ns[0] += now_ns - left_ns", "time_ns[0] += 0"),
     "no waiting": (
-        "scheduler",
+        "steps",
         "if not self.c.fast and self.physical() < time_ns:",
         "if False and self.physical() < time_ns:",
     ),
     "later stop wins": (
-        "scheduler",
+        "steps",
         "if _is_before(time_ns, microstep, self.c.stop_ns, self.c.stop_microstep):",
         "if True:",
     ),
     "deadline unseen": ("memory", "reaction.watched = one.deadline_ns >= 0", "reaction.watched = False"),
     "late unseen": (
-        "scheduler",
+        "steps",
         "            slot.late = True\n            slot.intended_ns",
         "            slot.intended_ns",
     ),
