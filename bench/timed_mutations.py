@@ -22,6 +22,8 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ROOT / "src"
 TESTS = [
     "test_timed_mutations.py",
+    "test_timed_system.py",
+    "test_timed_arrivals.py",
     "test_timed_running.py",
     "test_timed_records.py",
     "test_timed_elements.py",
@@ -81,6 +83,24 @@ MUTANTS: dict[str, tuple[str, str, str]] = {
         "if True:",
     ),
     "deadline unseen": ("memory", "reaction.watched = one.deadline_ns >= 0", "reaction.watched = False"),
+    "system events keep nothing alive": (
+        "steps",
+        "not self.keep_alive and self.c.system_ns == NEVER",
+        "not self.keep_alive",
+    ),
+    "a clock that is stepped wakes nobody": (
+        "scheduler",
+        "self._shift_system(step_ns * self.speed)\n        self._wake()",
+        "self._shift_system(step_ns * self.speed)",
+    ),
+    "late flag of another event": ("triggers", "event.late = late\n    Py_XDECREF", "Py_XDECREF"),
+    "no promised places": ("gate", "self._promised += 1", "self._promised += 0"),
+    "failure leaves the program open": (
+        "scheduler",
+        "        except BaseException:\n            self._abandon()\n            raise\n\n    def prepare",
+        "        except BaseException:\n            raise\n\n    def prepare",
+    ),
+    "circles of ports in modes": ("wiring", "    _check_circles(wiring)\n    for node", "    for node"),
     "late unseen": (
         "steps",
         "            slot.late = True\n            slot.intended_ns",
@@ -123,9 +143,13 @@ RUN = (
 )
 
 
+# Changes nothing: if a test fails on it, the tests fail for another reason, and every verdict would be worth nothing.
+CONTROL = ("steps", "class Steps(Memory):", "class Steps(Memory):")
+
+
 def survives(name: str) -> bool:
     """Whether no test notices the mutant."""
-    module, old, new = MUTANTS[name]
+    module, old, new = MUTANTS.get(name, CONTROL)
     with tempfile.TemporaryDirectory() as folder:
         package = copy_package(Path(folder))
         path = package / "timed" / f"{module}.py"
@@ -145,6 +169,11 @@ def survives(name: str) -> bool:
 
 def main(names: list[str]) -> int:
     """Try every mutant, or those that are named."""
+    unknown = [name for name in names if name not in MUTANTS]
+    if unknown:
+        raise SystemExit(f"there is no mutant {unknown[0]!r}; there are: {', '.join(MUTANTS)}")
+    if not survives("control"):
+        raise SystemExit("the tests fail without any mutation; mend that first")
     alive = []
     for name in names or list(MUTANTS):
         verdict = "survives" if survives(name) else "caught"
