@@ -201,7 +201,7 @@ class Action(Handle):
         """Let the action happen after its minimum delay plus `delay`; return whether an event was added.
 
         A logical action: by a reaction that declares it as an effect, counted from the current tag. A physical action:
-        from any thread, threadlet, coroutine or handler of a descriptor, counted from the physical time of this call. From
+        from any thread, coroutine or handler of a descriptor, counted from the physical time of this call. From
         another thread the event goes through the loop's inbox, which is bounded, too.
         """
         delay_ns: int64_t = 0
