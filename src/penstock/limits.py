@@ -324,6 +324,9 @@ HTTP_HEAD_LIMIT_BYTES = 65_535
 # Fields of a head. A hundred places of ten bytes are what a connection with half a head holds.
 HTTP_FIELDS_MAX = 100
 
+# Empty lines that are skipped before a request line: some clients end the content of a POST with one that is not part of it.
+HTTP_EMPTY_LINES_MAX = 4
+
 # Bytes of a request's content that is received, and the most that may be allowed.
 HTTP_BODY_MAX_BYTES = 16_777_216
 HTTP_BODY_LIMIT_BYTES = 1_099_511_627_776
@@ -331,6 +334,10 @@ HTTP_BODY_LIMIT_BYTES = 1_099_511_627_776
 # Bytes of a chunk's size line with its extensions, and of all trailer fields of a body.
 HTTP_CHUNK_LINE_MAX_BYTES = 256
 HTTP_TRAILER_MAX_BYTES = 4_096
+
+# Bytes of chunks' size lines, beyond 16 each, that the content received with them does not make up for. A sender of long
+# extensions with hardly any content has nothing good in mind.
+HTTP_CHUNK_EXCESS_MAX_BYTES = 16_384
 
 # Bytes of content that are kept for a handler that has not asked for a stream of them; beyond that it is 413.
 HTTP_BODY_KEPT_MAX_BYTES = 1_048_576
@@ -391,6 +398,107 @@ HTTP_WORK_BUDGET_NS = 2_000_000
 # The server is overloaded when over the first of these times no request waited less than the second.
 HTTP_OVERLOAD_INTERVAL_NS = 100_000_000
 HTTP_OVERLOAD_AGE_NS = 5_000_000
+
+# ---- HTTP: files -----------------------------------------------------------------------------------------------------
+
+# Bytes of a file's content that is kept in memory and sent from there; larger ones are sent by the kernel from where they
+# lie. A connection that has stalled may be the last to hold such a content: no more than 16 KiB for each of them.
+HTTP_FILE_IN_MEMORY_BYTES = 16_384
+
+# Memory of the cache of one directory, and the most that may be allowed: what a common site needs, and what a mistake would.
+HTTP_CACHE_BYTES = 16_777_216
+HTTP_CACHE_BYTES_MAX = 68_719_476_736
+
+# Entries of the cache of one directory, and the most that may be allowed: the table for them is allocated at the start.
+HTTP_CACHE_ENTRIES = 4_096
+HTTP_CACHE_ENTRIES_MAX = 16_777_216
+
+# Descriptors of large files that the cache keeps open. Many processes may have 1,024 in all, and need them for connections.
+HTTP_CACHE_OPEN_FILES = 128
+
+# How long a file in the cache is believed to be unchanged. One look costs as much as ten answers.
+HTTP_FILE_CHECK_NS = 1_000_000_000
+
+# A file that was changed less than this before it was read may be changed again without its time telling it: systems keep
+# times in steps of up to two seconds.
+HTTP_FILE_SETTLED_NS = 2_000_000_000
+
+# How often a file is read again that changes while it is read; then it is sent as it is, and not kept.
+HTTP_FILE_READ_TRIES = 3
+
+# Bytes of a decoded path. Linux has none above 4,095 bytes, and an index's or a neighbour's name must still fit.
+HTTP_PATH_MAX_BYTES = 2_048
+
+# Bytes of one name in a path: no common file system has longer ones.
+HTTP_NAME_MAX_BYTES = 255
+
+# Links that may follow each other in one path where the system cannot count them for us: as many as Linux follows.
+HTTP_LINKS_MAX = 40
+
+# Ranges of one request, merged where they overlap. A client that reads a document by its index asks for a few.
+HTTP_RANGES_MAX = 16
+
+# Bytes between two ranges that are sent rather than left out: the fields of a part of its own take as many.
+HTTP_RANGE_GAP_BYTES = 80
+
+# Bytes of a file that are read at once for an answer in several parts.
+HTTP_PART_BYTES = 65_536
+
+# Entries that a listing of a directory shows: reading and sorting them takes a few milliseconds of the loop's time.
+HTTP_LISTING_MAX = 2_000
+
+# The longest time for which a client may be told to keep a file: RFC 9111 advises no more than a year.
+HTTP_MAX_AGE_MAX_S = 31_536_000
+# How long a request may wait while the server is overloaded: for so many services, at least and at most for these times
+# (but for two services in any case). Who waits longer is refused while that still helps: clients give up after some 50
+# to 100 ms.
+HTTP_OVERLOAD_SERVICES = 8
+HTTP_OVERLOAD_WAIT_MIN_NS = 20_000_000
+HTTP_OVERLOAD_WAIT_MAX_NS = 30_000_000
+
+# How much longer an address may wait that has had less than its share, while others are refused because they had more.
+HTTP_OVERLOAD_LIGHT_FACTOR = 3
+
+# Addresses whose share is known (40 bytes each): far more than contend at once, and a flood of addresses cannot grow it.
+HTTP_SHARE_SLOTS = 4_096
+
+# What an address has had is forgotten by an eighth in this time, so that it is about the last second that counts.
+HTTP_SHARE_EPOCH_NS = 134_217_728
+
+# Health checks that may wait in the place that is reserved for them, and how many per second may use it: a load
+# balancer asks once in some seconds, and whoever pretends to be one gains nothing.
+HTTP_RESERVED_QUEUE_CAPACITY = 16
+HTTP_RESERVED_PER_SECOND = 20
+
+# The limit of requests in work is looked at once in this time. Before anything is known it is this.
+HTTP_PACE_WINDOW_NS = 100_000_000
+HTTP_IN_WORK_FIRST = 16
+
+# What a refusal costs: receiving, parsing, sending a prepared answer. When refusing takes as long as serving, reading
+# pauses for every other slice of this length.
+HTTP_REFUSAL_COST_NS = 15_000
+HTTP_THROTTLE_SLICE_NS = 2_000_000
+
+# ---- HTTP: the access log --------------------------------------------------------------------------------------------
+
+# Bytes of lines that wait for the writer, the least and the most that may be asked for: two seconds of 5,000 lines each.
+HTTP_LOG_RING_BYTES = 1_048_576
+HTTP_LOG_RING_MIN_BYTES = 256
+HTTP_LOG_RING_MAX_BYTES = 1_073_741_824
+
+# Bytes of one text in a line after escaping; what is longer is cut. And the parts that a format may have.
+HTTP_LOG_FIELD_BYTES = 2_048
+HTTP_LOG_PARTS_MAX = 128
+
+# The largest number of requests of which one is logged. More is the same as no log.
+HTTP_LOG_SAMPLE_MAX = 1_000_000
+
+# The time for which the writer gathers lines before it writes them, and that it waits after a failed write.
+HTTP_LOG_GATHER_NS = 50_000_000
+HTTP_LOG_RETRY_NS = 200_000_000
+
+# The time that a log has to write its last lines when it is closed. A disk that hangs must not hang the server.
+HTTP_LOG_CLOSE_TIMEOUT_NS = 2 * NS_PER_S
 
 # ---- timed programs --------------------------------------------------------------------------------------------------
 

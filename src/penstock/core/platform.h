@@ -14,6 +14,9 @@
 #include <pthread.h>
 #include <stdint.h>
 #include <string.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stddef.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -24,6 +27,7 @@
 #define PLATFORM_HAS_EPOLL 1
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/sendfile.h>
 #include <sys/syscall.h>
 #define PLATFORM_EPOLLIN EPOLLIN
 #define PLATFORM_EPOLLOUT EPOLLOUT
@@ -148,6 +152,80 @@ static inline int64_t platform_unread(int fd) {
     return ioctl(fd, FIONREAD, &count) < 0 || count < 0 ? 0 : count;
 }
 
+/* ---- files ------------------------------------------------------------------------------------------------------ */
+
+/* Opens a directory only to go on from it: where the system can, without the right to list it. */
+#if defined(O_PATH)
+#define PLATFORM_O_SEARCH O_PATH
+#elif defined(O_SEARCH)
+#define PLATFORM_O_SEARCH O_SEARCH
+#else
+#define PLATFORM_O_SEARCH O_RDONLY
+#endif
+
+/* How often a path is tried again after something was renamed on the way. */
+#define PLATFORM_BENEATH_TRIES 8
+
+/* Opens a path that cannot lead out of `root`: -EXDEV if it would; -ENOSYS where the kernel cannot promise that. */
+static inline int platform_open_beneath(int root, const char *path, int flags) {
+#if defined(__linux__) && defined(SYS_openat2)
+    /* RESOLVE_NO_MAGICLINKS and RESOLVE_BENEATH; written out, because older headers lack them. */
+    struct { uint64_t flags, mode, resolve; } how = {(uint64_t)flags, 0, 0x02 | 0x08};
+    for (int tries = 0; tries < PLATFORM_BENEATH_TRIES; tries++) {
+        int fd = (int)syscall(SYS_openat2, root, path, &how, sizeof how);
+        if (fd >= 0) return fd;
+        if (errno == EPERM) return -ENOSYS; /* a sandbox that does not know the call */
+        if (errno != EAGAIN && errno != EINTR) return -errno;
+    }
+    return -EAGAIN;
+#else
+    (void)root; (void)path; (void)flags;
+    return -ENOSYS;
+#endif
+}
+
+/* What a file is: enough to tell whether it is still the same. */
+struct platform_about {
+    int regular, directory;
+    uint64_t device, inode;
+    int64_t size, modified_ns;
+};
+
+static inline void platform_about_from(const struct stat *from, struct platform_about *about) {
+#ifdef __APPLE__
+    const struct timespec *modified = &from->st_mtimespec;
+#else
+    const struct timespec *modified = &from->st_mtim;
+#endif
+    about->regular = S_ISREG(from->st_mode);
+    about->directory = S_ISDIR(from->st_mode);
+    about->device = (uint64_t)from->st_dev;
+    about->inode = (uint64_t)from->st_ino;
+    about->size = (int64_t)from->st_size;
+    about->modified_ns = (int64_t)modified->tv_sec * PLATFORM_NS_PER_S + modified->tv_nsec;
+}
+
+static inline int platform_about_file(int fd, struct platform_about *about) {
+    struct stat found;
+    if (fstat(fd, &found) < 0) return -errno;
+    platform_about_from(&found, about);
+    return 0;
+}
+
+static inline int platform_about_path(const char *path, struct platform_about *about) {
+    struct stat found;
+    if (stat(path, &found) < 0) return -errno;
+    platform_about_from(&found, about);
+    return 0;
+}
+
+/* The calendar's time, since 1970. */
+static inline int64_t platform_wall_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * PLATFORM_NS_PER_S + now.tv_nsec;
+}
+
 /* ---- wakers ------------------------------------------------------------------------------------------------------ */
 
 static inline int platform_make_quiet(int fd) {
@@ -207,6 +285,34 @@ static inline ssize_t platform_send(int fd, const void *buffer, size_t size) {
     ssize_t sent = send(fd, buffer, size, MSG_DONTWAIT);
 #endif
     return sent < 0 ? -errno : sent;
+}
+
+/* Sends from a file, which it reads from `offset` on and not from its own place. 0: the file ends there. */
+static inline ssize_t platform_sendfile(int fd, int file, int64_t offset, size_t size) {
+#ifdef __linux__
+    off_t place = (off_t)offset;
+    ssize_t sent = sendfile(fd, file, &place, size);
+    return sent < 0 ? -errno : sent;
+#else
+    char buffer[16384];
+    ssize_t got = pread(file, buffer, size < sizeof buffer ? size : sizeof buffer, (off_t)offset);
+    if (got <= 0) return got < 0 ? -errno : 0;
+    return platform_send(fd, buffer, (size_t)got);
+#endif
+}
+
+/* How long ago the system received the last data of a connection; 0 where it does not tell. */
+static inline int64_t platform_data_age_ns(int fd) {
+#ifdef __linux__
+    struct tcp_info info;
+    socklen_t size = sizeof info;
+    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) < 0) return 0;
+    if (size < offsetof(struct tcp_info, tcpi_last_data_recv) + sizeof info.tcpi_last_data_recv) return 0;
+    return (int64_t)info.tcpi_last_data_recv * PLATFORM_NS_PER_MS;
+#else
+    (void)fd;
+    return 0;
+#endif
 }
 
 /* ---- threads and forks ------------------------------------------------------------------------------------------- */

@@ -98,6 +98,10 @@ cdef extern from "platform.h" nogil:
     int platform_accept(int listener)
     # Sends without raising SIGPIPE.
     Py_ssize_t platform_send(int fd, const void* buffer, size_t size)
+    # Sends from a file at an offset. 0: the file ends there.
+    Py_ssize_t platform_sendfile(int fd, int file, int64_t offset, size_t size)
+    # How long ago the system received the last data of a connection.
+    int64_t platform_data_age_ns(int fd)
     # Counts the forks that this process is away from the one that loaded the library.
     int platform_watch_forks()
     uint32_t platform_fork_count()

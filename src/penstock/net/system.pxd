@@ -40,8 +40,14 @@ cdef extern from *:
     #else
     #define NET_SEND_FLAGS MSG_DONTWAIT
     #endif
+    /* More follows at once: do not send a small packet for this. */
+    #ifdef MSG_MORE
+    #define NET_MORE_FLAG MSG_MORE
+    #else
+    #define NET_MORE_FLAG 0
+    #endif
     """
-    int NET_SEND_FLAGS
+    int NET_SEND_FLAGS, NET_MORE_FLAG
 
 cdef extern from * nogil:
     """

@@ -489,12 +489,11 @@ def stream_pull(stream: cython.pointer[StreamC]) -> cython.void:
     if stream.state >= STREAM_OVER:
         stream.pulling = False
         return
-    was: cython.bint = stream.pulling
     stream.pulling = answer != PULL_DONE
     if answer == PULL_MORE:
         # The socket may well take more: no need to ask the poller.
         stream_note(stream)
-    elif stream.pulling != was:
+    else:
         stream_interest(stream)
 
 
