@@ -162,7 +162,7 @@ def survives(name: str) -> bool:
         tests = [str(ROOT / "tests" / "timed" / test) for test in TESTS]
         command = [sys.executable, "-c", RUN, folder, "-x", "-q", *tests]
         try:
-            return subprocess.run(command, cwd=ROOT, capture_output=True, check=False, timeout=120).returncode == 0
+            return subprocess.run(command, cwd=ROOT, capture_output=True, check=False, timeout=300).returncode == 0
         except subprocess.TimeoutExpired:
             return False
 
