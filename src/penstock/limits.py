@@ -606,8 +606,11 @@ TIMED_REACTIONS_PER_TURN = 4_096
 # Entries that a trace keeps; the oldest are dropped and counted.
 TRACE_CAPACITY = 1_000_000
 
-# Lines of a record that a replay accepts.
+# Lines of a record that a replay accepts, bytes of the whole file, and bytes of one line: a record may come from anywhere,
+# and all of it is held in memory.
 RECORD_LINES_MAX = 10_000_000
+RECORD_BYTES_MAX = 1_073_741_824
+RECORD_LINE_BYTES_MAX = 1_048_576
 
 # How much faster than physical time a program may be asked to run.
 TIMED_SPEED_MAX = 1_000_000
