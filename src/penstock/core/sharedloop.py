@@ -333,7 +333,7 @@ class SharedLoop(Loop):
         while crew.posts > 0:
             crew.posts -= 1
             if inbox_take(cython.address(loop.inbox), cython.address(item)):
-                loop.posts_run += 1
+                loop.line.posts += 1
                 return _keep(taken, item, b"inbox")
         while loop.due_next < loop.due_count:
             identity: uint64_t = loop.due[loop.due_next]
@@ -343,14 +343,14 @@ class SharedLoop(Loop):
                     # An interval keeps its own; its callback may cancel it.
                     Py_INCREF(cython.cast(object, item.first))
                     Py_INCREF(cython.cast(object, item.second))
-                loop.timers_run += 1
+                loop.line.timers += 1
                 return _keep(taken, item, b"timer")
         while crew.completions > 0:
             crew.completions -= 1
             operation: cython.pointer[OperationC] = queue_pop(cython.address(loop.descriptors.completed))
             if operation == cython.NULL:
                 continue
-            loop.deferred_run += 1
+            loop.line.deferred += 1
             if operation.complete != cython.NULL:
                 operation.complete(loop, operation)
                 continue
@@ -362,7 +362,7 @@ class SharedLoop(Loop):
         while crew.deferred > 0:
             crew.deferred -= 1
             if ring_pop(cython.address(loop.deferred), cython.address(item)):
-                loop.deferred_run += 1
+                loop.line.deferred += 1
                 loop.probes.deferred += 1
                 return _keep(taken, item, b"deferred")
         return False

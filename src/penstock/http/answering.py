@@ -25,7 +25,7 @@ from cython.cimports.penstock.http.feed import (
     feed_settle,
 )
 from cython.cimports.penstock.http.output import output_fields, output_flush, output_put, source_add, sources_send
-from cython.cimports.penstock.http.steps import step, step_deadline, step_end, step_tell
+from cython.cimports.penstock.http.progress import step, step_deadline, step_end, step_tell
 from cython.cimports.penstock.http.types import (
     EVENT_STALL,
     METHOD_HEAD,

@@ -44,7 +44,7 @@ from cython.cimports.penstock.http.feed import (
 from cython.cimports.penstock.http.files import files_of
 from cython.cimports.penstock.http.log import log_of
 from cython.cimports.penstock.http.output import output_close, output_open, sources_drop
-from cython.cimports.penstock.http.steps import step
+from cython.cimports.penstock.http.progress import step
 from cython.cimports.penstock.http.types import (
     EVENT_START,
     NEED_CONTENT,
