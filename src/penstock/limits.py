@@ -324,6 +324,9 @@ HTTP_HEAD_LIMIT_BYTES = 65_535
 # Fields of a head. A hundred places of ten bytes are what a connection with half a head holds.
 HTTP_FIELDS_MAX = 100
 
+# Empty lines that are skipped before a request line: some clients end the content of a POST with one that is not part of it.
+HTTP_EMPTY_LINES_MAX = 4
+
 # Bytes of a request's content that is received, and the most that may be allowed.
 HTTP_BODY_MAX_BYTES = 16_777_216
 HTTP_BODY_LIMIT_BYTES = 1_099_511_627_776
@@ -331,6 +334,10 @@ HTTP_BODY_LIMIT_BYTES = 1_099_511_627_776
 # Bytes of a chunk's size line with its extensions, and of all trailer fields of a body.
 HTTP_CHUNK_LINE_MAX_BYTES = 256
 HTTP_TRAILER_MAX_BYTES = 4_096
+
+# Bytes of chunks' size lines, beyond 16 each, that the content received with them does not make up for. A sender of long
+# extensions with hardly any content has nothing good in mind.
+HTTP_CHUNK_EXCESS_MAX_BYTES = 16_384
 
 # Bytes of content that are kept for a handler that has not asked for a stream of them; beyond that it is 413.
 HTTP_BODY_KEPT_MAX_BYTES = 1_048_576
@@ -429,6 +436,57 @@ HTTP_CONFIGURATION_MAX_BYTES = 1_048_576
 
 # Characters of a wrong value that an error repeats; a whole file pasted into a variable helps nobody.
 HTTP_SHOWN_MAX_CHARACTERS = 200
+
+# ---- HTTP: files -----------------------------------------------------------------------------------------------------
+
+# Bytes of a file's content that is kept in memory and sent from there; larger ones are sent by the kernel from where they
+# lie. A connection that has stalled may be the last to hold such a content: no more than 16 KiB for each of them.
+HTTP_FILE_IN_MEMORY_BYTES = 16_384
+
+# Memory of the cache of one directory, and the most that may be allowed: what a common site needs, and what a mistake would.
+HTTP_CACHE_BYTES = 16_777_216
+HTTP_CACHE_BYTES_MAX = 68_719_476_736
+
+# Entries of the cache of one directory, and the most that may be allowed: the table for them is allocated at the start.
+HTTP_CACHE_ENTRIES = 4_096
+HTTP_CACHE_ENTRIES_MAX = 16_777_216
+
+# Descriptors of large files that the cache keeps open. Many processes may have 1,024 in all, and need them for connections.
+HTTP_CACHE_OPEN_FILES = 128
+
+# How long a file in the cache is believed to be unchanged. One look costs as much as ten answers.
+HTTP_FILE_CHECK_NS = 1_000_000_000
+
+# A file that was changed less than this before it was read may be changed again without its time telling it: systems keep
+# times in steps of up to two seconds.
+HTTP_FILE_SETTLED_NS = 2_000_000_000
+
+# How often a file is read again that changes while it is read; then it is sent as it is, and not kept.
+HTTP_FILE_READ_TRIES = 3
+
+# Bytes of a decoded path. Linux has none above 4,095 bytes, and an index's or a neighbour's name must still fit.
+HTTP_PATH_MAX_BYTES = 2_048
+
+# Bytes of one name in a path: no common file system has longer ones.
+HTTP_NAME_MAX_BYTES = 255
+
+# Links that may follow each other in one path where the system cannot count them for us: as many as Linux follows.
+HTTP_LINKS_MAX = 40
+
+# Ranges of one request, merged where they overlap. A client that reads a document by its index asks for a few.
+HTTP_RANGES_MAX = 16
+
+# Bytes between two ranges that are sent rather than left out: the fields of a part of its own take as many.
+HTTP_RANGE_GAP_BYTES = 80
+
+# Bytes of a file that are read at once for an answer in several parts.
+HTTP_PART_BYTES = 65_536
+
+# Entries that a listing of a directory shows: reading and sorting them takes a few milliseconds of the loop's time.
+HTTP_LISTING_MAX = 2_000
+
+# The longest time for which a client may be told to keep a file: RFC 9111 advises no more than a year.
+HTTP_MAX_AGE_MAX_S = 31_536_000
 
 # ---- timed programs --------------------------------------------------------------------------------------------------
 

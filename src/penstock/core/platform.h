@@ -152,6 +152,80 @@ static inline int64_t platform_unread(int fd) {
     return ioctl(fd, FIONREAD, &count) < 0 || count < 0 ? 0 : count;
 }
 
+/* ---- files ------------------------------------------------------------------------------------------------------ */
+
+/* Opens a directory only to go on from it: where the system can, without the right to list it. */
+#if defined(O_PATH)
+#define PLATFORM_O_SEARCH O_PATH
+#elif defined(O_SEARCH)
+#define PLATFORM_O_SEARCH O_SEARCH
+#else
+#define PLATFORM_O_SEARCH O_RDONLY
+#endif
+
+/* How often a path is tried again after something was renamed on the way. */
+#define PLATFORM_BENEATH_TRIES 8
+
+/* Opens a path that cannot lead out of `root`: -EXDEV if it would; -ENOSYS where the kernel cannot promise that. */
+static inline int platform_open_beneath(int root, const char *path, int flags) {
+#if defined(__linux__) && defined(SYS_openat2)
+    /* RESOLVE_NO_MAGICLINKS and RESOLVE_BENEATH; written out, because older headers lack them. */
+    struct { uint64_t flags, mode, resolve; } how = {(uint64_t)flags, 0, 0x02 | 0x08};
+    for (int tries = 0; tries < PLATFORM_BENEATH_TRIES; tries++) {
+        int fd = (int)syscall(SYS_openat2, root, path, &how, sizeof how);
+        if (fd >= 0) return fd;
+        if (errno == EPERM) return -ENOSYS; /* a sandbox that does not know the call */
+        if (errno != EAGAIN && errno != EINTR) return -errno;
+    }
+    return -EAGAIN;
+#else
+    (void)root; (void)path; (void)flags;
+    return -ENOSYS;
+#endif
+}
+
+/* What a file is: enough to tell whether it is still the same. */
+struct platform_about {
+    int regular, directory;
+    uint64_t device, inode;
+    int64_t size, modified_ns;
+};
+
+static inline void platform_about_from(const struct stat *from, struct platform_about *about) {
+#ifdef __APPLE__
+    const struct timespec *modified = &from->st_mtimespec;
+#else
+    const struct timespec *modified = &from->st_mtim;
+#endif
+    about->regular = S_ISREG(from->st_mode);
+    about->directory = S_ISDIR(from->st_mode);
+    about->device = (uint64_t)from->st_dev;
+    about->inode = (uint64_t)from->st_ino;
+    about->size = (int64_t)from->st_size;
+    about->modified_ns = (int64_t)modified->tv_sec * PLATFORM_NS_PER_S + modified->tv_nsec;
+}
+
+static inline int platform_about_file(int fd, struct platform_about *about) {
+    struct stat found;
+    if (fstat(fd, &found) < 0) return -errno;
+    platform_about_from(&found, about);
+    return 0;
+}
+
+static inline int platform_about_path(const char *path, struct platform_about *about) {
+    struct stat found;
+    if (stat(path, &found) < 0) return -errno;
+    platform_about_from(&found, about);
+    return 0;
+}
+
+/* The calendar's time, since 1970. */
+static inline int64_t platform_wall_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * PLATFORM_NS_PER_S + now.tv_nsec;
+}
+
 /* ---- wakers ------------------------------------------------------------------------------------------------------ */
 
 static inline int platform_make_quiet(int fd) {

@@ -85,11 +85,12 @@ cdef struct HeadC:          # a request's head while it is parsed, and when it i
     uint32_t scanned        # bytes that were looked at, and never are again
     uint32_t line           # where the line begins that is not complete yet
     uint32_t size           # of the whole head with its empty line, when it is done
-    uint8_t stage           # 0: the request line is next, 1: fields
+    uint8_t stage           # 0: the request line is next, 1: fields, 2: it is done
     uint8_t method          # METHOD_...
     uint8_t minor           # HTTP/1.minor
     uint8_t form            # TARGET_...
     uint8_t host_count
+    uint8_t closing         # `Connection: close` was there
     bint keep_alive         # after this request, as far as the client is concerned
     bint expect_continue
     bint chunked
@@ -99,7 +100,7 @@ cdef struct HeadC:          # a request's head while it is parsed, and when it i
     uint64_t length         # Content-Length
     SpanC method_text
     SpanC target            # as it came
-    SpanC path              # of it: before the query, after the authority
+    SpanC path              # of it: before the query, after the authority; "/" if that is empty; of "*" and CONNECT: size 0
     SpanC query             # without the question mark; size 0: none
     SpanC host              # the authority that counts: of the target if it has one, else of the field
     uint8_t first[FIELD_COUNT]  # 1 + the index of the first field of that name; 0: there is none
@@ -130,7 +131,8 @@ cdef struct BodyC:
     uint8_t stage           # of the chunked coding
     uint16_t status
     uint32_t line_bytes     # of the line that is being read
-    uint32_t trailer_bytes
+    uint32_t trailer_bytes  # of the trailer section with the empty line at its end
+    uint32_t excess         # bytes of size lines that content did not make up for
     uint64_t left           # of the content, or of the chunk
     uint64_t received       # content so far
     const char* reason
@@ -140,11 +142,40 @@ cdef struct BodyC:
 cdef enum:
     ENTRY_FILE = 0          # content in memory
     ENTRY_LARGE = 1         # content to be sent from `fd`
-    ENTRY_ABSENT = 2        # there is no such thing, or it must not be shown
+
+cdef enum:                  # content codings of precompressed neighbours, in the order of preference; codings.py
+    CODING_BR = 0
+    CODING_ZSTD = 1
+    CODING_GZIP = 2
+    CODING_COUNT = 3
+    CODING_NONE = 3         # the file as it is
 
 cdef enum:
     ETAG_MAX_BYTES = 64
     DATE_BYTES = 29         # Sun, 06 Nov 1994 08:49:37 GMT
+    FILE_PATH_BYTES = 4096  # at least limits.HTTP_PATH_MAX_BYTES and two names; files.py compares them when it is imported
+    RANGES_MAX = 16         # the same number as limits.HTTP_RANGES_MAX; ranges.py compares them when it is imported
+
+cdef enum:                  # why there was no 200, 206 or 304; the words are in files.py
+    DENY_MALFORMED = 0      # no path at all, or one that nobody writes in good faith
+    DENY_METHOD = 1
+    DENY_LONG = 2           # a name or a path that no file can have
+    DENY_HIDDEN = 3         # a dot file
+    DENY_OUTSIDE = 4        # a link that leads out of the root
+    DENY_SPECIAL = 5        # neither a regular file nor a directory
+    DENY_FORBIDDEN = 6      # the system does not let us read it
+    DENY_ABSENT = 7
+    DENY_BUSY = 8           # no descriptor or no memory is left
+    DENY_CONDITION = 9      # 412
+    DENY_RANGE = 10         # 416
+    DENY_CODING = 11        # 406
+    DENY_COUNT = 12
+
+cdef enum:                  # what is to be done the long way
+    SLOW_NOTHING = 0
+    SLOW_LISTING = 1
+    SLOW_RANGES = 2
+    SLOW_REDIRECT = 3       # to a place whose name does not fit into AnswerC
 
 cdef struct EntryC:         # what is known of one path beneath the root; counted, so that it outlives its place in the cache
     EntryC* chain           # the next one of the same slot of the table
@@ -153,22 +184,69 @@ cdef struct EntryC:         # what is known of one path beneath the root; counte
     uint32_t refs           # the cache's own, and one for each answer that uses it
     uint32_t hash
     uint8_t kind
+    uint8_t coding          # CODING_...
+    uint8_t neighbours      # a bit for each coding in which the file is there as well
     bint cached
-    bint encoded            # a precompressed neighbour: `coding` is its Content-Encoding
-    const char* coding
-    char* key               # the resolved path, and behind a NUL the coding
+    bint settled            # had not changed for a while when it was read: its time and size tell whether it changes
+    char* key               # the resolved path with a coding behind it, as files.py looks it up; what follows lies behind it
     uint32_t key_size
     int fd                  # -1: none
     uint64_t device
     uint64_t inode
     int64_t size
     int64_t modified_ns
+    int64_t modified_s      # what Last-Modified says: never in the future
     int64_t checked_ns      # when the file was last looked at
     char* body              # of ENTRY_FILE
     char* head              # "HTTP/1.1 200 OK" and all fields that depend on the file only, each with its CRLF, no empty line
     uint32_t head_size
-    char etag[ETAG_MAX_BYTES]   # with its quotes, NUL-terminated
-    char modified[DATE_BYTES + 1]
+    uint32_t head_fields    # where in it the fields begin that a 206 has too
+    uint32_t head_kept      # ... and of those the ones that a 304 has too
+    uint32_t weight         # bytes of memory, as the cache counts them
+    uint32_t etag_size
+    char etag[ETAG_MAX_BYTES]   # with its quotes
+
+cdef struct CacheC:
+    EntryC** slots
+    uint32_t mask           # slots less one
+    uint32_t entries
+    uint32_t entries_max
+    uint32_t open_files     # entries with a descriptor
+    uint32_t open_max
+    uint64_t bytes
+    uint64_t bytes_max
+    uint64_t evicted
+    EntryC* newest
+    EntryC* oldest
+
+cdef struct RangesC:        # what a Range field asks for, clipped to the content and merged
+    int count
+    int64_t first[RANGES_MAX]
+    int64_t last[RANGES_MAX]
+
+cdef struct FilesC:         # one directory as one loop serves it
+    int root                # -1: it is not there, or everything is over
+    bint walks              # the kernel has no openat2: component by component
+    bint listing
+    bint dotfiles
+    bint precompressed
+    bint closed
+    uint8_t slow            # SLOW_...: what the last answer asked to be done the long way
+    char* root_path
+    char* index             # the name of an index file; empty: none
+    char* kept              # fields that every answer with content has: Cache-Control
+    uint64_t root_device
+    uint64_t root_inode
+    int64_t root_checked_ns
+    uint64_t hits           # answered without asking the system
+    uint64_t misses         # read
+    uint64_t revalidated    # looked at, and unchanged
+    uint64_t denied[DENY_COUNT]
+    CacheC cache
+    RangesC ranges          # of the last answer
+    uint32_t path_size
+    char path[FILE_PATH_BYTES]  # the one being answered: resolved, without its first slash
+    char name[FILE_PATH_BYTES]  # of the file that is opened for it
 
 # What a request is answered with. The engine adds Date, Server, Connection and the empty line, sends the content unless
 # the method is HEAD, and releases the entry.

@@ -1,0 +1,1 @@
+# Everything in target.py is for C.

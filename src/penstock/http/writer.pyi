@@ -1,0 +1,3 @@
+from collections.abc import Sequence
+
+def written(room: int, pieces: Sequence[bytes | int]) -> bytes | None: ...
