@@ -417,6 +417,9 @@ HTTP_WORKER_START_NS = 60 * NS_PER_S
 # The time by which the drain time-out may be exceeded before a worker is killed: it ends its connections itself then.
 HTTP_WORKER_KILL_NS = 2 * NS_PER_S
 
+# The time in which what a worker has said before it ended is read: a process that it has started may hold its end open.
+HTTP_WORKER_LAST_WORDS_NS = NS_PER_S
+
 # The longest life time that a worker may be given, and the percent by which each one's differs, so that not all are
 # replaced at once.
 HTTP_WORKER_LIFETIME_MAX_NS = 30 * 86_400 * NS_PER_S

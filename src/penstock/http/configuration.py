@@ -18,12 +18,20 @@ from typing import Any, Final
 from penstock import limits
 from penstock.errors import UsageError
 from penstock.http.options import DEFAULT, RANGES, HttpOptions
-from penstock.http.settings import Choice, Flag, Kind, Mode, Seconds, Text, Whole, as_toml
+from penstock.http.settings import Flag, Kind, Mode, Seconds, Text, Whole, as_toml
 
 PREFIX: Final = "PENSTOCK_"
 # The variable that names the configuration file; the file itself cannot.
 CONFIG_VARIABLE: Final = "PENSTOCK_CONFIG"
-LOG_FORMATS: Final = ("common", "combined", "json")
+# What stands for the values of settings that are neither times nor numbers.
+METAVARS: Final = {
+    "index": "NAME",
+    "host": "ADDRESS",
+    "unix": "PATH",
+    "unix_mode": "DIGITS",
+    "access_log": "FILE",
+    "log_format": "FORMAT",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +42,12 @@ class Setting:
     kind: Kind
     help: str
     group: str
+    default: object
+
+    @property
+    def metavar(self) -> str:
+        """What stands for its value in a help text."""
+        return METAVARS.get(self.name) or ("SECONDS" if isinstance(self.kind, Seconds) else "N")
 
     @property
     def option(self) -> str:
@@ -73,7 +87,7 @@ class Configuration:
     listing: bool = _setting("files", False, Flag(), "list directories that have no such file")
     dotfiles: bool = _setting("files", False, Flag(), "show names that begin with a dot")
     max_age: int | None = _setting(
-        "files", None, Whole(0, 31_536_000, optional=True), "seconds for which a file may be kept, for Cache-Control"
+        "files", None, Whole(0, limits.HTTP_MAX_AGE_MAX_S, optional=True), "seconds for which a file may be kept, for Cache-Control"
     )
     precompressed: bool = _setting("files", True, Flag(), "look for neighbours that end in .br, .zst and .gz")
 
@@ -117,7 +131,7 @@ class Configuration:
     max_requests_queued: int = _limit("max_requests_queued", "requests that wait for it")
 
     access_log: str | None = _setting("log", None, Text(optional=True), "write a line per request there; - is stdout")
-    log_format: str = _setting("log", "combined", Choice(LOG_FORMATS), "how such a line looks")
+    log_format: str = _setting("log", "combined", Text(), "common, combined, json, or a text with {placeholders}")
     log_sample: int = _setting("log", 1, Whole(1, 1_000_000_000), "log one request of so many")
 
     def __post_init__(self) -> None:
@@ -144,7 +158,7 @@ class Configuration:
 
 
 SETTINGS: Final[dict[str, Setting]] = {
-    each.name: Setting(each.name, each.metadata["kind"], each.metadata["help"], each.metadata["group"])
+    each.name: Setting(each.name, each.metadata["kind"], each.metadata["help"], each.metadata["group"], each.default)
     for each in fields(Configuration)
 }
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Sequence
 from typing import Any, Protocol
 
 from penstock.limits import NS_PER_S
@@ -93,24 +92,6 @@ class Text(_Optional):
     def _read(self, value: object) -> str:
         if not isinstance(value, str) or not value or re.search("[\x00-\x1f\x7f\ud800-\udfff]", value):
             raise ValueError
-        return value
-
-
-class Choice:
-    """One of a few words."""
-
-    def __init__(self, words: Sequence[str]) -> None:
-        self.words = words
-        self.wants = " or ".join((", ".join(words[:-1]), words[-1]))
-
-    def read(self, value: object) -> str:
-        """Read the word."""
-        if not isinstance(value, str) or value not in self.words:
-            raise ValueError
-        return value
-
-    def show(self, value: str) -> object:
-        """Show the word."""
         return value
 
 
