@@ -8,10 +8,13 @@ connections; a Unix socket and an inherited one are shared. This file must not k
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import os
 import socket
 import stat
+import struct
+import sys
 import time
 from collections.abc import MutableMapping
 
@@ -22,14 +25,21 @@ from penstock.net.address import from_system, is_literal, show, system_address
 
 # The first descriptor that a service manager hands over.
 _LISTEN_FDS_START = 3
+# Of Linux: the option that gives a socket a filter, and the filter's only instruction.
+_SO_ATTACH_FILTER = 26
+_BPF_RET = 0x06
 
 
 class Place:
     """Where a server listens: the sockets, and how to let go of them."""
 
-    def __init__(self, sockets: list[socket.socket], *, grows: bool, path: str | None = None) -> None:
+    def __init__(
+        self, sockets: list[socket.socket], *, grows: bool = False, own: bool = True, path: str | None = None
+    ) -> None:
         self.sockets = sockets
         self.path = path
+        # Whether they were made here; else whoever made them may hand them to somebody else, too.
+        self._own = own
         # Whether more sockets can be made for more loops; else all loops share what there is.
         self.grows = grows
         self._file = _identity(path)
@@ -51,6 +61,19 @@ class Place:
             while len(self.sockets) > count:
                 self.sockets.pop().close()
 
+    def refuse(self) -> None:
+        """Let nobody connect any more; who has connected waits to be accepted. What was inherited goes on: it is not ours.
+
+        Closing would reset those who connect after the last accept. A filter that lets no packet through ends that: who
+        connects now is told after the close that nobody listens.
+        """
+        for each in self.sockets if self._own else ():
+            with contextlib.suppress(OSError):
+                if each.family == socket.AF_UNIX:
+                    each.shutdown(socket.SHUT_RD)
+                elif sys.platform == "linux":
+                    _let_nothing_through(each)
+
     def close(self, *, remove: bool = True) -> None:
         """Let go; with `remove`, a Unix socket's file goes too if it is still ours."""
         if remove and self.path is not None and _identity(self.path) == self._file:
@@ -66,13 +89,13 @@ def open_place(
     """Open what `count` loops listen on: what was inherited, or a Unix socket, or a port."""
     handed = _handed_over(os.environ if environment is None else environment)
     if configuration.fd is not None:
-        return Place([_inherited(configuration.fd)], grows=False)
+        return Place([_inherited(configuration.fd)], own=False)
     if handed:
         if configuration.unix is None:
-            return Place([_inherited(fd) for fd in handed], grows=False)
+            return Place([_inherited(fd) for fd in handed], own=False)
         raise UsageError(f"unix is {configuration.unix!r}, but a socket was handed over in LISTEN_FDS; leave one out")
     if configuration.unix is not None:
-        return Place([_bind_unix(configuration.unix, configuration.unix_mode)], grows=False, path=configuration.unix)
+        return Place([_bind_unix(configuration.unix, configuration.unix_mode)], path=configuration.unix)
     return _open_tcp(configuration.host, configuration.port, count)
 
 
@@ -109,7 +132,7 @@ def _inherited(fd: int) -> socket.socket:
 def _open_tcp(host: str, port: int, count: int) -> Place:
     family, target = _resolve(host, port)
     if count == 1:
-        return Place([_bind_tcp(family, target, shared=False)], grows=False)
+        return Place([_bind_tcp(family, target, shared=False)])
     if port:
         # A socket that shares its port would not notice somebody else's that shares it too.
         _bind_tcp(family, target, shared=False).close()
@@ -188,6 +211,14 @@ def _remove_stale(path: str) -> None:
                 os.unlink(path)
             except BlockingIOError:
                 pass
+
+
+def _let_nothing_through(handle: socket.socket) -> None:
+    """Give a socket a filter of one instruction: take no byte of any packet."""
+    instruction = ctypes.create_string_buffer(struct.pack("HBBI", _BPF_RET, 0, 0, 0))
+    handle.setsockopt(
+        socket.SOL_SOCKET, _SO_ATTACH_FILTER, struct.pack("HP", 1, ctypes.addressof(instruction))
+    )
 
 
 def _identity(path: str | None) -> tuple[int, int] | None:

@@ -351,6 +351,7 @@ class Workers(Keeper):
             if self._begun and not post.children():
                 self._start(post, self.configuration, self.place)
         # Before the workers let go: whoever connects after that is refused instead of forgotten.
+        self.place.refuse()
         self.place.close()
         for post in self.posts:
             for child in (post.current, post.coming):
