@@ -15,7 +15,7 @@ BOOT   := $(ANY) scripts/bootstrap.py $(if $(PYTHON),--python $(PYTHON))
 export PATH := $(abspath $(VENV))/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-sanitized test-all bench bench-probes check docs format clean
+.PHONY: help build run test test-sanitized test-all fuzz bench bench-probes check docs format clean
 
 help:  ## list the chores
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' Makefile | expand -t 24
@@ -35,6 +35,9 @@ test-sanitized:  ## run the suite with the compiled modules under the address an
 
 test-all:  ## run the suite on every Python from 3.11 that is found here
 	@bash scripts/every_python.sh $(ARGS)
+
+fuzz: build  ## damage requests at random and compare what the parser makes of them, for ARGS="--seconds 20"
+	@$(RUN) tests/http/fuzz_parser.py $(ARGS)
 
 bench:  ## measure, and compare with the peers of requirements/bench.txt
 	@$(BOOT) --venv .venv-bench --with requirements/bench.txt

@@ -490,6 +490,56 @@ HTTP_LISTING_MAX = 2_000
 
 # The longest time for which a client may be told to keep a file: RFC 9111 advises no more than a year.
 HTTP_MAX_AGE_MAX_S = 31_536_000
+# How long a request may wait while the server is overloaded: for so many services, at least and at most for these times
+# (but for two services in any case). Who waits longer is refused while that still helps: clients give up after some 50
+# to 100 ms.
+HTTP_OVERLOAD_SERVICES = 8
+HTTP_OVERLOAD_WAIT_MIN_NS = 20_000_000
+HTTP_OVERLOAD_WAIT_MAX_NS = 30_000_000
+
+# How much longer an address may wait that has had less than its share, while others are refused because they had more.
+HTTP_OVERLOAD_LIGHT_FACTOR = 3
+
+# Addresses whose share is known (40 bytes each): far more than contend at once, and a flood of addresses cannot grow it.
+HTTP_SHARE_SLOTS = 4_096
+
+# What an address has had is forgotten by an eighth in this time, so that it is about the last second that counts.
+HTTP_SHARE_EPOCH_NS = 134_217_728
+
+# Health checks that may wait in the place that is reserved for them, and how many per second may use it: a load
+# balancer asks once in some seconds, and whoever pretends to be one gains nothing.
+HTTP_RESERVED_QUEUE_CAPACITY = 16
+HTTP_RESERVED_PER_SECOND = 20
+
+# The limit of requests in work is looked at once in this time. Before anything is known it is this.
+HTTP_PACE_WINDOW_NS = 100_000_000
+HTTP_IN_WORK_FIRST = 16
+
+# What a refusal costs: receiving, parsing, sending a prepared answer. When refusing takes as long as serving, reading
+# pauses for every other slice of this length.
+HTTP_REFUSAL_COST_NS = 15_000
+HTTP_THROTTLE_SLICE_NS = 2_000_000
+
+# ---- HTTP: the access log --------------------------------------------------------------------------------------------
+
+# Bytes of lines that wait for the writer, the least and the most that may be asked for: two seconds of 5,000 lines each.
+HTTP_LOG_RING_BYTES = 1_048_576
+HTTP_LOG_RING_MIN_BYTES = 256
+HTTP_LOG_RING_MAX_BYTES = 1_073_741_824
+
+# Bytes of one text in a line after escaping; what is longer is cut. And the parts that a format may have.
+HTTP_LOG_FIELD_BYTES = 2_048
+HTTP_LOG_PARTS_MAX = 128
+
+# The largest number of requests of which one is logged. More is the same as no log.
+HTTP_LOG_SAMPLE_MAX = 1_000_000
+
+# The time for which the writer gathers lines before it writes them, and that it waits after a failed write.
+HTTP_LOG_GATHER_NS = 50_000_000
+HTTP_LOG_RETRY_NS = 200_000_000
+
+# The time that a log has to write its last lines when it is closed. A disk that hangs must not hang the server.
+HTTP_LOG_CLOSE_TIMEOUT_NS = 2 * NS_PER_S
 
 # ---- timed programs --------------------------------------------------------------------------------------------------
 

@@ -133,15 +133,15 @@ class Files:
 
     def __init__(
         self,
-        root: str | os.PathLike,
+        root,
         *,
-        index: str | None = "index.html",
-        listing: bool = False,
-        dotfiles: bool = False,
-        max_age: int | None = None,
-        precompressed: bool = True,
-        cache_bytes: int = limits.HTTP_CACHE_BYTES,
-        cache_entries: int = limits.HTTP_CACHE_ENTRIES,
+        index="index.html",
+        listing=False,
+        dotfiles=False,
+        max_age=None,
+        precompressed=True,
+        cache_bytes=limits.HTTP_CACHE_BYTES,
+        cache_entries=limits.HTTP_CACHE_ENTRIES,
     ):
         if self.c.cache.slots != cython.NULL:
             raise UsageError("this object serves a directory already; make another one")

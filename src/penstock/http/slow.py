@@ -108,26 +108,32 @@ class Parts:
 
     def __init__(self, heads: list[bytes], ranges: list[tuple[int, int]], end: bytes, source: int | bytes) -> None:
         self._source: int | bytes | None = source
-        self._pieces = self._run(heads, ranges, end)
+        # What is still to be sent, the next one last: text, or the first and last byte of a range.
+        self._left: list[bytes | tuple[int, int]] = [end]
+        for head, bounds in zip(reversed(heads), reversed(ranges), strict=True):
+            self._left += (bounds, head)
 
     def __iter__(self) -> Iterator[bytes]:
         return self
 
     def __next__(self) -> bytes:
         try:
-            return next(self._pieces)
+            return self._take()
         except BaseException:
             self.close()
             raise
 
-    def _run(self, heads: list[bytes], ranges: list[tuple[int, int]], end: bytes) -> Iterator[bytes]:
-        for head, (first, last) in zip(heads, ranges, strict=True):
-            yield head
-            while first <= last:
-                piece = self._read(first, min(last - first + 1, limits.HTTP_PART_BYTES))
-                yield piece
-                first += len(piece)
-        yield end
+    def _take(self) -> bytes:
+        if not self._left:
+            raise StopIteration
+        item = self._left.pop()
+        if isinstance(item, bytes):
+            return item
+        first, last = item
+        piece = self._read(first, min(last - first + 1, limits.HTTP_PART_BYTES))
+        if first + len(piece) <= last:
+            self._left.append((first + len(piece), last))
+        return piece
 
     def _read(self, offset: int, size: int) -> bytes:
         if self._source is None:

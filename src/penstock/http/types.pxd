@@ -4,6 +4,7 @@
 from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
+from penstock.core.system cimport pthread_cond_t, pthread_mutex_t
 from penstock.core.types cimport LoopC
 from penstock.net.types cimport StreamC
 
@@ -12,6 +13,7 @@ cdef struct EngineC
 cdef struct FilesC           # files.py
 cdef struct LogC             # log.py
 cdef struct AdmissionC       # admission.py
+cdef struct ShareC           # shares.py
 
 # ---- words -----------------------------------------------------------------------------------------------------------
 
@@ -284,10 +286,102 @@ cdef struct WorkC:          # a request that waits for, or is in, Python's hands
     int64_t arrival_ns      # when the request had arrived, as far as that is known
     int64_t started_ns
     uint64_t peer           # a hash of its address
+    ShareC* share           # of its address, while it waits
+    uint8_t lane            # WAIT_..., while it waits
     bint reserved           # a health check: has a place of its own
     bint queued
     bint running
     void* owner             # the engine's
+
+cdef struct ShareC:         # what one address has had lately (shares.py)
+    uint64_t peer           # 0: the slot is free
+    uint64_t used           # requests begun, times SHARE_UNIT, fading with time
+    int64_t epoch           # when that was last brought up to date
+    int64_t seen            # the epoch of its last request
+    uint32_t waiting        # requests in the queue; a slot with one is not given to somebody else
+
+cdef enum:
+    SHARE_UNIT = 1024
+    SHARE_EPOCHS = 8        # an address that asked within so many epochs counts as active
+    SHARE_WAYS = 4          # slots in which an address may be
+
+cdef struct SharesC:        # a bounded table of addresses (shares.py)
+    ShareC* slots
+    uint32_t mask           # slots - 1
+    int64_t epoch
+    uint64_t used           # by all
+    uint32_t waiting        # requests of all
+    uint32_t contenders     # addresses with requests that wait
+    uint32_t active         # addresses that asked lately
+    uint32_t fresh[SHARE_EPOCHS]    # of them, by the epoch of their last request
+    uint64_t evicted
+    uint64_t shared         # requests that had to share the slot of another address
+
+cdef struct PaceC:          # how fast requests are worked off, and how many at once (pace.py)
+    uint32_t most           # the limit never exceeds this
+    uint32_t limit          # of requests in work, now
+    uint32_t in_work
+    uint32_t in_work_peak
+    bint backlog            # more waited when the last one was done
+    int64_t mark_ns         # when that was
+    int64_t interval_ns     # smoothed time from one end of work to the next while more waits; 0: not known
+    int64_t window_ns       # when the present window began
+    uint32_t window_count   # requests done in it
+    int64_t window_took_ns  # the time they took in all
+    bint window_full        # the limit was reached in it, and more waited
+    int64_t base_ns         # how long a request takes when few are in work
+    uint32_t trial_limit    # the limit and the mean of when it was first lowered; 0: it is not being lowered
+    int64_t trial_ns
+    uint64_t raised
+    uint64_t lowered
+
+cdef enum:                  # the queues of admission.py, in the order in which they are served
+    WAIT_RESERVED = 0       # health checks
+    WAIT_LIGHT = 1          # addresses that have had less than their share
+    WAIT_HEAVY = 2          # addresses that have had more
+    WAIT_COUNT = 3
+
+cdef enum:
+    AGE_BUCKETS = 24        # of the histogram: below 1 us, 2 us, 4 us, ... and the last one for all above
+
+cdef struct WaitC:          # one queue, oldest to newest, and whether it stands
+    WorkC* oldest
+    WorkC* newest
+    uint32_t count
+    bint standing           # nobody has begun young for a while
+    int64_t above_ns        # since when the oldest is too old at every look; 0: it is not
+    int64_t looked_ns       # the last look
+    int64_t window_ns       # when the present window of a standing queue began
+    int64_t least_ns        # least age of its oldest in that window
+    uint32_t window_begun
+    uint32_t window_refused
+    uint64_t stood          # how often it began to stand
+
+cdef struct AdmissionC:
+    WaitC waits[WAIT_COUNT]
+    SharesC shares
+    PaceC pace
+    uint32_t queue_max
+    uint32_t waiting        # in all queues
+    uint32_t waiting_peak
+    uint32_t reserved_in_work
+    int64_t deadline_ns
+    int64_t interval_ns     # of the detection of overload
+    int64_t target_ns
+    int64_t reserved_tokens_ns  # a bucket: each reserved request takes a piece of time out of it
+    int64_t reserved_since_ns
+    bint draining
+    int64_t drain_ns        # when what still waits is given up
+    int64_t load_ns         # when the present window of the load began, and what was done in it and in the one before
+    uint32_t load_refused[2]
+    int64_t load_worked_ns[2]
+    uint64_t offered
+    uint64_t begun
+    uint64_t begun_reserved
+    uint64_t done
+    uint64_t refused[REFUSE_COUNT]
+    uint64_t throttles      # how often reading less was advised
+    uint64_t ages[AGE_BUCKETS]  # of requests when they were begun
 
 # ---- log.py ----------------------------------------------------------------------------------------------------------
 
@@ -307,6 +401,79 @@ cdef struct LogLineC:       # what one request leaves behind; the texts are the 
     uint64_t sent_bytes     # of the content
     int64_t wall_ns         # the calendar's time of its end, since 1970
     int64_t took_ns         # from its arrival to the last byte handed to the system
+
+cdef enum:                  # what a part of a log's format stands for (lines.py)
+    PART_LITERAL = 0
+    PART_PEER = 1
+    PART_METHOD = 2
+    PART_TARGET = 3
+    PART_PATH = 4
+    PART_QUERY = 5
+    PART_REFERER = 6
+    PART_AGENT = 7
+    PART_VERSION = 8
+    PART_STATUS = 9
+    PART_BYTES = 10
+    PART_TIME = 11          # 10/Oct/2000:13:55:36 +0200
+    PART_ISO_TIME = 12      # 2000-10-10T13:55:36.123+02:00
+    PART_UNIX = 13          # seconds since 1970 with milliseconds
+    PART_TOOK_US = 14
+    PART_TOOK_S = 15        # with microseconds
+
+cdef enum:                  # how a text is kept from being more than a text
+    ESCAPE_QUOTED = 0       # between double quotes: \xHH
+    ESCAPE_BARE = 1         # not between quotes: spaces too
+    ESCAPE_JSON = 2
+
+cdef struct PartC:
+    uint8_t kind            # PART_...
+    uint8_t escape          # ESCAPE_...
+    uint32_t start          # of a literal, in the format's text
+    uint32_t size
+
+cdef struct FormatC:        # how a line looks (lines.py)
+    PartC* parts
+    uint32_t count
+    char* literals
+    uint32_t field_max      # bytes of one text in a line, escaped
+    uint32_t line_max       # bytes of the longest line that this format can make
+    bint query              # queries are logged
+    int64_t second          # the second that the texts below are for
+    char local[32]
+    uint32_t local_size
+    char iso[24]            # without the fraction and the offset
+    char offset[8]          # +02:00
+
+cdef struct LogC:
+    pthread_mutex_t lock
+    pthread_cond_t wake     # the writer waits for lines
+    pthread_cond_t written  # somebody waits for the writer
+    bint ready              # lock, conditions and memory exist
+    uint32_t forks          # in which process
+    FormatC format
+    char* data              # the ring
+    uint64_t capacity
+    uint64_t head           # bytes put in, ever
+    uint64_t tail           # bytes taken out, ever
+    char* scratch           # the line that is being made
+    bint idle               # the writer waits for a first line
+    bint gathering          # the writer waits for more lines
+    bint stopping
+    bint reopening
+    uint64_t reopen_at      # what was put in before that goes to the old file
+    bint hurry              # somebody waits for what is in the ring
+    bint torn               # the last thing in the file is a part of a line
+    int fd
+    int error               # of the last write; 0: it went well
+    uint32_t sample         # one line of so many is logged
+    uint32_t skipped_row
+    uint64_t lines
+    uint64_t skipped
+    uint64_t dropped
+    uint64_t written_bytes
+    uint64_t errors
+    uint64_t reopened
+    uint64_t reopen_errors
 
 # ---- connection.py ---------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,2 @@
+FORMATS: dict[str, str]
+PLACEHOLDERS: tuple[str, ...]
