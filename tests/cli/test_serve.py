@@ -17,7 +17,7 @@ import pytest
 
 from penstock.http.configuration import SETTINGS, Configuration
 from penstock.http.settings import Flag
-from tests.http.serving import ENVIRONMENT, PATIENCE_S, serving
+from tests.http.serving import ENVIRONMENT, PATIENCE_S, serving, started
 
 ROOT = Path(__file__).resolve().parents[2]
 SITE = ROOT / "examples" / "site"
@@ -58,12 +58,16 @@ def test_the_help_names_every_option_with_its_default() -> None:
     assert "{placeholders}" in text
 
 
+SCRIPTED = [
+    *("host", "port", "unix", "fd", "workers", "threads", "header-timeout", "body-timeout", "send-timeout"),
+    *("idle-timeout", "drain-timeout", "max-connections", "max-connections-per-address", "max-requests-in-work"),
+    *("deadline", "access-log", "tls-cert", "tls-key", "wsgi", "config", "check"),
+]
+
+
 def test_the_options_that_others_script_against_are_there() -> None:
     text = run("--help").stdout
-    for name in (
-        "host port unix fd workers threads header-timeout body-timeout send-timeout idle-timeout drain-timeout "
-        "max-connections max-connections-per-address max-requests-in-work deadline access-log config check"
-    ).split():
+    for name in SCRIPTED:
         assert f"--{name}" in text
 
 
@@ -191,16 +195,23 @@ def test_a_mistake_in_the_environment_is_one_sentence() -> None:
     assert "did you mean PENSTOCK_WORKERS?" in sentence(str(SITE), PENSTOCK_WORKER="2")
 
 
-def test_too_few_descriptors_are_said_and_served_with() -> None:
-    limited = "import os, resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, (300, 300)); os.execv(sys.argv[1], sys.argv[1:])"
-    command = [sys.executable, "-c", limited, *PENSTOCK, "serve", str(SITE), "--port", "0"]
-    from tests.http.serving import started
+# Become another program that may have few descriptors, and no more.
+LIMITED = """
+import os, resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (300, 300))
+os.execv(sys.argv[1], sys.argv[1:])
+"""
 
+
+def test_too_few_descriptors_are_said_and_served_with() -> None:
+    command = [sys.executable, "-c", LIMITED, *PENSTOCK, "serve", str(SITE), "--port", "0"]
     with started(command) as server:
         assert server.get("/")[0] == 200
         assert server.leave()[0] == 0
     (complaint,) = server.complaints
-    assert complaint.startswith("penstock: the system allows 300 descriptors, fewer than the 20,192 that 20,000 connections")
+    assert complaint.startswith(
+        "penstock: the system allows 300 descriptors, fewer than the 20,192 that 20,000 connections"
+    )
 
 
 # ---- checking --------------------------------------------------------------------------------------------------------

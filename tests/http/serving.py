@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 import select
-import signal
 import socket
 import subprocess
 import sys
@@ -26,7 +25,7 @@ ENVIRONMENT = {
 }
 
 # An application that says who answers, and can be asked to misbehave.
-APPLICATION = '''
+APPLICATION = """
 import os
 
 from penstock.http.message import Response
@@ -52,7 +51,7 @@ def look(loop):
             held.pop().respond(Response(200, f"held {os.getpid()}"))
     else:
         loop.start_timer(5_000_000, 0, look, (loop,))
-'''
+"""
 
 
 class Serving:

@@ -171,7 +171,9 @@ def test_a_wrong_value_is_named_with_its_place_and_what_is_allowed(name: str, te
     shown = repr(text) if len(text) < 100 else "very long"
     wants = f"is {shown}; give {SETTINGS[name].kind.wants}"
     assert refused(given={name: text}) == f"{SETTINGS[name].option} {wants}"
-    assert refused(environment={SETTINGS[name].variable: text}) == f"{SETTINGS[name].variable} in the environment {wants}"
+    assert (
+        refused(environment={SETTINGS[name].variable: text}) == f"{SETTINGS[name].variable} in the environment {wants}"
+    )
 
 
 @pytest.mark.parametrize(

@@ -99,9 +99,9 @@ def test_a_stale_unix_socket_is_replaced_and_a_live_one_is_not(tmp_path: Path, p
     places.append(place)
     with pytest.raises(UsageError, match="Address already in use; remove the file if nobody uses it"):
         open_place(Configuration(unix=str(path)), 1, {})
+    plain = tmp_path / "plain"
+    plain.write_text("precious")
     with pytest.raises(UsageError, match="Address already in use"):
-        plain = tmp_path / "plain"
-        plain.write_text("precious")
         open_place(Configuration(unix=str(plain)), 1, {})
     assert plain.read_text() == "precious"
 
@@ -119,14 +119,14 @@ def test_a_descriptor_that_was_handed_over_is_used(places: list[Place]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "words"), [("file", "which is no socket"), ("socket", "a socket that does not listen"), ("none", "no socket")]
+    ("kind", "words"),
+    [("file", "which is no socket"), ("socket", "a socket that does not listen"), ("none", "no socket")],
 )
 def test_a_descriptor_that_cannot_be_served_is_one_sentence(tmp_path: Path, kind: str, words: str) -> None:
-    handle = socket.socket()
-    file = open(tmp_path / "file", "w")
-    fd = {"file": file.fileno(), "socket": handle.fileno(), "none": 1_000_000}[kind]
-    with handle, file, pytest.raises(UsageError, match=f"fd is {fd}, .*{words}"):
-        open_place(Configuration(fd=fd), 1, {})
+    with socket.socket() as handle, open(tmp_path / "file", "w") as file:
+        fd = {"file": file.fileno(), "socket": handle.fileno(), "none": 1_000_000}[kind]
+        with pytest.raises(UsageError, match=f"fd is {fd}, .*{words}"):
+            open_place(Configuration(fd=fd), 1, {})
 
 
 def test_variables_for_another_process_are_not_for_this_one(places: list[Place]) -> None:
@@ -181,7 +181,7 @@ def test_who_has_connected_is_accepted_after_nobody_can_connect_any_more(tmp_pat
         place.refuse()
         late.settimeout(0.1)
         # TCP tries again until the close; a Unix socket says so at once.
-        with pytest.raises(OSError, match="timed out|refused"):
+        with pytest.raises(OSError, match=r"timed out|refused"):
             late.connect(place.address)
         accepted, _ = place[0].accept()
         with accepted:

@@ -148,7 +148,7 @@ def introduction(keeper: Keeper, bold: Any = str) -> str:
     loops = f"{told.workers:,} workers" if told.workers > 1 else f"{told.threads:,} loop{'s' * (told.threads > 1)}"
     per = f" (in each of {loops})" if told.workers * told.threads > 1 else ""
     return (
-        f"serving {bold(str(told.target))} at {bold(url(keeper.address))}\n"
+        f"serving {bold(str(told.target))} at {bold(url(keeper.address, told.tls_cert is not None))}\n"
         f"  at most {told.max_connections:,} connections and {told.max_requests_in_work:,} requests in work{per}\n"
         f"  at most {size(told.max_head)} of head within {told.header_timeout:g} s, {size(told.max_body)} of content, "
         f"{told.idle_timeout:g} s idle\n"
@@ -176,12 +176,12 @@ def summary(counted: Mapping[str, Any]) -> str:
     )
 
 
-def url(address: object) -> str:
+def url(address: object, secure: bool = False) -> str:
     """Write an address as a browser takes it."""
     if isinstance(address, tuple):
         host, port = address[:2]
-        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-        return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+        scheme = "https" if secure else "http"
+        return f"{scheme}://[{host}]:{port}/" if ":" in host else f"{scheme}://{host}:{port}/"
     return f"unix:{address}"
 
 

@@ -32,11 +32,13 @@ def application(target: str | None) -> Callable[..., Any] | None:
     found: Any = _module(module_name, target)
     for part in path.split("."):
         if not hasattr(found, part):
-            raise UsageError(f"TARGET is {target!r}, but {module_name} has no {path}; give the name of a function in it")
+            raise UsageError(
+                f"TARGET is {target!r}, but {module_name} has no {path}; give the name of a function in it"
+            )
         found = getattr(found, part)
     if not callable(found):
         raise UsageError(f"TARGET is {target!r}, which cannot be called; give the name of a function")
-    if inspect.iscoroutinefunction(found) or inspect.iscoroutinefunction(getattr(found, "__call__", None)):
+    if inspect.iscoroutinefunction(found) or inspect.iscoroutinefunction(getattr(type(found), "__call__", None)):  # noqa: B004
         raise UsageError(f"TARGET is {target!r}, which is asynchronous; give a function that returns a Response")
     return found  # type: ignore[no-any-return]
 

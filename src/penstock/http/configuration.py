@@ -30,6 +30,9 @@ METAVARS: Final = {
     "unix": "PATH",
     "unix_mode": "DIGITS",
     "access_log": "FILE",
+    "tls_cert": "FILE",
+    "tls_key": "FILE",
+    "tls_client_ca": "FILE",
     "log_format": "FORMAT",
 }
 
@@ -87,9 +90,17 @@ class Configuration:
     listing: bool = _setting("files", False, Flag(), "list directories that have no such file")
     dotfiles: bool = _setting("files", False, Flag(), "show names that begin with a dot")
     max_age: int | None = _setting(
-        "files", None, Whole(0, limits.HTTP_MAX_AGE_MAX_S, optional=True), "seconds for which a file may be kept, for Cache-Control"
+        "files",
+        None,
+        Whole(0, limits.HTTP_MAX_AGE_MAX_S, optional=True),
+        "seconds for which a file may be kept, for Cache-Control",
     )
     precompressed: bool = _setting("files", True, Flag(), "look for neighbours that end in .br, .zst and .gz")
+
+    wsgi: bool = _setting("applications", False, Flag(), "module:name is a WSGI application")
+    wsgi_threads: int = _setting(
+        "applications", limits.WSGI_THREADS, Whole(1, limits.WSGI_THREADS_MAX), "threads of each loop that ask it"
+    )
 
     host: str = _setting("where", "127.0.0.1", Text(), "the address to listen on")
     port: int = _setting("where", 8_000, Whole(0, 65_535), "the port to listen on; 0 lets the system choose")
@@ -108,6 +119,14 @@ class Configuration:
         "seconds after which a worker is replaced, give or take a tenth",
     )
     seed: int = _setting("processes", 0, Whole(0, (1 << 63) - 1), "seed of that give or take")
+
+    tls_cert: str | None = _setting(
+        "TLS", None, Text(optional=True), "speak TLS, with the certificates of this PEM file"
+    )
+    tls_key: str | None = _setting("TLS", None, Text(optional=True), "the key, if it is in a file of its own")
+    tls_client_ca: str | None = _setting(
+        "TLS", None, Text(optional=True), "ask clients for certificates that one of this PEM file has signed"
+    )
 
     first_byte_timeout: float = _time("first_byte_timeout", "until a new connection has sent its first byte")
     header_timeout: float = _time("header_timeout", "for a whole head, however its bytes trickle in")
@@ -140,12 +159,21 @@ class Configuration:
         if self.unix is not None and self.fd is not None:
             raise UsageError(f"unix is {self.unix!r} and fd is {self.fd}; give one place to listen on")
         if self.unix_mode is not None and self.unix is None:
-            raise UsageError(f"unix_mode is {self.unix_mode:o}, but there is no Unix socket; give unix, or leave it out")
+            raise UsageError(
+                f"unix_mode is {self.unix_mode:o}, but there is no Unix socket; give unix, or leave it out"
+            )
+        for name in ("tls_key", "tls_client_ca"):
+            if getattr(self, name) is not None and self.tls_cert is None:
+                raise UsageError(f"{name} is {getattr(self, name)!r}, but there is no certificate; give tls_cert, too")
         self.options()
 
     def options(self) -> HttpOptions:
         """The limits and times of each loop."""
-        return HttpOptions(**{each.name: getattr(self, each.name) for each in fields(HttpOptions)})
+        told = {each.name: getattr(self, each.name) for each in fields(HttpOptions)}
+        if self.wsgi:
+            # More in work than threads would wait behind the admission, where nobody knows their age.
+            told["max_requests_in_work"] = min(self.wsgi_threads, self.max_requests_in_work)
+        return HttpOptions(**told)
 
     def place(self) -> tuple[object, ...]:
         """What decides which sockets are needed, their number apart."""
@@ -191,7 +219,8 @@ def of_file(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise UsageError(f"the configuration file {shown} cannot be read: {error.strerror}") from None
     if len(content) > limits.HTTP_CONFIGURATION_MAX_BYTES:
         raise UsageError(
-            f"the configuration file {shown} has more than {limits.HTTP_CONFIGURATION_MAX_BYTES:,} bytes; is it the right one?"
+            f"the configuration file {shown} has more than {limits.HTTP_CONFIGURATION_MAX_BYTES:,} bytes; "
+            "is it the right one?"
         )
     try:
         table = tomllib.loads(content.decode())

@@ -83,9 +83,7 @@ class Place:
             each.close()
 
 
-def open_place(
-    configuration: Configuration, count: int, environment: MutableMapping[str, str] | None = None
-) -> Place:
+def open_place(configuration: Configuration, count: int, environment: MutableMapping[str, str] | None = None) -> Place:
     """Open what `count` loops listen on: what was inherited, or a Unix socket, or a port."""
     handed = _handed_over(os.environ if environment is None else environment)
     if configuration.fd is not None:
@@ -117,7 +115,9 @@ def _inherited(fd: int) -> socket.socket:
     try:
         handle = socket.socket(fileno=fd)
     except OSError as error:
-        raise UsageError(f"fd is {fd}, which is no socket: {error.strerror}; open it before the command starts") from None
+        raise UsageError(
+            f"fd is {fd}, which is no socket: {error.strerror}; open it before the command starts"
+        ) from None
     if handle.type != socket.SOCK_STREAM or not handle.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
         handle.detach()
         raise UsageError(f"fd is {fd}, a socket that does not listen; call listen() before it is handed over")
@@ -172,7 +172,11 @@ def _bind_tcp(family: int, target: object, *, shared: bool) -> socket.socket:
         handle.listen(limits.LISTEN_BACKLOG)
     except OSError as error:
         handle.close()
-        remedy = "stop what listens there, or give another port" if error.errno == errno.EADDRINUSE else "give another host or port"
+        remedy = (
+            "stop what listens there, or give another port"
+            if error.errno == errno.EADDRINUSE
+            else "give another host or port"
+        )
         raise CannotListen(f"cannot listen on {show(from_system(target))}: {error.strerror}; {remedy}") from None
     return handle
 
@@ -216,9 +220,7 @@ def _remove_stale(path: str) -> None:
 def _let_nothing_through(handle: socket.socket) -> None:
     """Give a socket a filter of one instruction: take no byte of any packet."""
     instruction = ctypes.create_string_buffer(struct.pack("HBBI", _BPF_RET, 0, 0, 0))
-    handle.setsockopt(
-        socket.SOL_SOCKET, _SO_ATTACH_FILTER, struct.pack("HP", 1, ctypes.addressof(instruction))
-    )
+    handle.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, struct.pack("HP", 1, ctypes.addressof(instruction)))
 
 
 def _identity(path: str | None) -> tuple[int, int] | None:
@@ -240,7 +242,10 @@ class CannotListen(UsageError):
 
 
 class Notifier:
-    """Tells the service manager how things are, if there is one (`NOTIFY_SOCKET`); that it cannot be told is nobody's error."""
+    """Tells the service manager how things are, if there is one (`NOTIFY_SOCKET`).
+
+    That it cannot be told is nobody's error.
+    """
 
     def __init__(self, environment: MutableMapping[str, str] | None = None) -> None:
         # Taken out, so that no process that is started believes that it speaks for this one.

@@ -11,11 +11,12 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from penstock import limits
 from penstock.errors import LoopClosed, Overflow, PenstockError
 from penstock.http.configuration import Configuration
 from penstock.http.counting import add_up
-from penstock.http.handover import Place
-from penstock.http.keeper import Keeper, drain_limit
+from penstock.http.handover import Notifier, Place
+from penstock.http.keeper import Keeper, Tell, drain_limit
 from penstock.http.station import Station
 from penstock.reactor import Reactor
 
@@ -23,7 +24,21 @@ from penstock.reactor import Reactor
 class Loops(Keeper):
     """Serves in this process."""
 
-    station: Station | None = None
+    def __init__(
+        self,
+        configuration: Configuration,
+        load: Callable[[], Configuration],
+        tell: Tell,
+        *,
+        notifier: Notifier | None = None,
+    ) -> None:
+        super().__init__(configuration, load, tell, notifier=notifier)
+        self.station: Station | None = None
+        self._others: list[LoopThread] = []
+        # How many other loops do not serve yet, and how many loops are not through with what they have accepted.
+        self._starting = 0
+        self._left = 0
+        self._final: dict[str, Any] = {}
 
     def loops_of(self, configuration: Configuration) -> int:
         """As many as there are threads."""
@@ -31,8 +46,6 @@ class Loops(Keeper):
 
     def begin(self) -> None:
         """Begin in this thread, then in the others."""
-        self._others: list[LoopThread] = []
-        self._left = 0
         self.station = Station(self.configuration, self.reactor, self.place[0].dup())
         self._starting = self.configuration.threads - 1
         for number in range(1, self.configuration.threads):
@@ -93,7 +106,8 @@ class Loops(Keeper):
             for other in self._others:
                 other.stop()
             for other in self._others:
-                other.join()
+                # One whose handler never returns is left behind; it dies with the process.
+                other.join(limits.HTTP_WORKER_KILL_NS / limits.NS_PER_S)
             station, self.station = self.station, None
             station.close()
 
@@ -104,8 +118,6 @@ class Loops(Keeper):
         for other in self._others:
             other.post(other.count)
         return self._counted()
-
-    _final: dict[str, Any] = {}
 
     def _counted(self) -> dict[str, Any]:
         assert self.station is not None

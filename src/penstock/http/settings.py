@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from penstock.limits import NS_PER_S
 
 NONE = "none"
+_WORDS = {"true": True, "false": False, "yes": True, "no": False, "1": True, "0": False, "on": True, "off": False}
 
 
 class Kind(Protocol):
@@ -69,7 +70,9 @@ class Seconds(_Optional):
     """A time."""
 
     def __init__(self, most_ns: int, *, zero: bool = False, optional: bool = False) -> None:
-        super().__init__(f"seconds {'from' if zero else 'above'} 0 {'' if zero else 'and up '}to {most_ns // NS_PER_S:,}", optional)
+        super().__init__(
+            f"seconds {'from' if zero else 'above'} 0 {'' if zero else 'and up '}to {most_ns // NS_PER_S:,}", optional
+        )
         self.most = most_ns / NS_PER_S
         self.zero = zero
 
@@ -99,12 +102,11 @@ class Flag:
     """Yes or no."""
 
     wants = "true or false"
-    _WORDS = {"true": True, "false": False, "yes": True, "no": False, "1": True, "0": False, "on": True, "off": False}
 
     def read(self, value: object) -> bool:
         """Read a truth value, or a word for one."""
         if isinstance(value, str):
-            value = self._WORDS.get(value.lower())
+            value = _WORDS.get(value.lower())
         if not isinstance(value, bool):
             raise ValueError
         return value

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock import limits
 from penstock.http.application import application
@@ -17,8 +18,11 @@ from penstock.http.configuration import Configuration
 from penstock.http.counting import add_up, lasting
 from penstock.http.files import Files
 from penstock.http.log import Log
-from penstock.http.server import Server
+from penstock.http.server import Secure, Server
 from penstock.reactor import Reactor
+
+if TYPE_CHECKING:
+    from penstock.http.wsgi import WsgiHandler
 
 
 class Site:
@@ -26,42 +30,69 @@ class Site:
 
     def __init__(self, configuration: Configuration, reactor: Reactor, listening: socket.socket) -> None:
         self.configuration = configuration
-        self.log = _log(configuration)
+        self.server: Server | None = None
+        self.log: Log | None = None
+        self._files: Files | None = None
+        self._pool: WsgiHandler | None = None
         try:
-            handler, files = _content(configuration)
-            # The listener takes this one; the original outlives it, for the site that comes after.
-            own = listening.dup()
-            try:
-                self.server = Server(
-                    handler, reactor=reactor, fd=own, files=files, options=configuration.options(), log=self.log
-                )
-            except BaseException:
-                own.close()
-                raise
+            self._open(configuration, reactor, listening)
         except BaseException:
-            if self.log is not None:
-                self.log.close()
+            self.close()
             raise
 
-    def close(self) -> None:
-        """End everything at once."""
-        self.server.close()
-        if self.log is not None:
+    def _open(self, configuration: Configuration, reactor: Reactor, listening: socket.socket) -> None:
+        handler = application(configuration.target)
+        secure = _secure(configuration)
+        if handler is None:
+            self._files = _files(configuration)
+        elif configuration.wsgi:
+            from penstock.http.wsgi import WsgiHandler
+
+            handler = self._pool = WsgiHandler(handler, reactor, threads=configuration.wsgi_threads)
+        if configuration.access_log is not None:
+            self.log = Log(configuration.access_log, format=configuration.log_format, sample=configuration.log_sample)
+        # The listener takes this one; the original outlives it, for the site that comes after.
+        own = listening.dup()
+        try:
+            self.server = Server(
+                handler,
+                reactor=reactor,
+                fd=own,
+                files=self._files,
+                options=configuration.options(),
+                log=self.log,
+                secure=secure,
+                spooling=configuration.wsgi,
+            )
+        except BaseException:
+            own.close()
+            raise
+
+    def counters(self) -> dict[str, Any]:
+        """What it has counted."""
+        counted = {} if self.server is None else self.server.counters()
+        if self._pool is not None:
+            counted["wsgi"] = self._pool.counters()
+        return counted
+
+    def close(self, *, serving: bool = False) -> None:
+        """End everything at once. If the loop goes on `serving`, it does not wait for the disk of the log."""
+        if self.server is not None:
+            self.server.close()
+        if self._files is not None:
+            self._files.close()
+        if self._pool is not None:
+            # Its threads end when the application lets them; nobody waits for that.
+            threading.Thread(target=self._pool.close, name="penstock-closing-pool", daemon=True).start()
+        if self.log is not None and serving:
+            threading.Thread(target=self.log.close, name="penstock-closing-log", daemon=True).start()
+        elif self.log is not None:
             self.log.close()
 
 
-def _log(configuration: Configuration) -> Log | None:
-    if configuration.access_log is None:
-        return None
-    return Log(configuration.access_log, format=configuration.log_format, sample=configuration.log_sample)
-
-
-def _content(configuration: Configuration) -> tuple[Callable[[Any], Any] | None, Files | None]:
-    """Return what answers: a handler, or files."""
-    handler = application(configuration.target)
-    if handler is not None or configuration.target is None:
-        return handler, None
-    return None, Files(
+def _files(configuration: Configuration) -> Files:
+    assert configuration.target is not None
+    return Files(
         configuration.target,
         index=configuration.index,
         listing=configuration.listing,
@@ -71,9 +102,20 @@ def _content(configuration: Configuration) -> tuple[Callable[[Any], Any] | None,
     )
 
 
+def _secure(configuration: Configuration) -> Secure | None:
+    if configuration.tls_cert is None:
+        return None
+    # Only who wants TLS needs the library for it.
+    from penstock.http.tls import Tls
+
+    return Tls(configuration.tls_cert, configuration.tls_key, client_ca=configuration.tls_client_ca)
+
+
 def check(configuration: Configuration) -> None:
     """Find out whether a configuration can be served, as far as that is known without serving it."""
-    _content(configuration)
+    if application(configuration.target) is None:
+        _files(configuration).close()
+    _secure(configuration)
     # The format is the log's to judge; no file of the user's is made for that.
     Log(os.devnull, format=configuration.log_format, sample=configuration.log_sample).close()
 
@@ -91,7 +133,10 @@ class Station:
         self.drained = False
 
     def replace(self, configuration: Configuration, listening: socket.socket) -> None:
-        """Serve another configuration from now on; what the present one has accepted it answers. Nothing changes on errors."""
+        """Serve another configuration from now on; what the present site has accepted, it answers.
+
+        If the other one cannot be served, nothing changes.
+        """
         site = Site(configuration, self.reactor, listening)
         former, self.site = self.site, site
         if self._listening is not listening and self._listening is not None:
@@ -113,13 +158,14 @@ class Station:
 
     def _retire(self, site: Site) -> None:
         self._former.append(site)
-        site.server.drain(lambda: self.reactor.defer(self._gone, site))
+        if site.server is not None:
+            site.server.drain(lambda: self.reactor.defer(self._gone, site))
 
     def _gone(self, site: Site) -> None:
         if site in self._former:
             self._former.remove(site)
-            self._past = add_up([self._past, lasting(site.server.counters())])
-            site.close()
+            self._past = add_up([self._past, lasting(site.counters())])
+            site.close(serving=self._on_done is None)
             if not self._former and self._on_done is not None:
                 self.drained = True
                 self._on_done()
@@ -133,7 +179,7 @@ class Station:
     def counters(self) -> dict[str, Any]:
         """What this loop has counted, whichever configuration it served."""
         sites = self._former if self._on_done is not None else [self.site, *self._former]
-        return add_up([self._past, *(site.server.counters() for site in sites)])
+        return add_up([self._past, *(site.counters() for site in sites)])
 
     def close(self) -> None:
         """End everything at once."""
