@@ -367,6 +367,9 @@ HTTP_LINGER_MAX_BYTES = 1_048_576
 # The time that a leaving server gives to what it has accepted.
 HTTP_DRAIN_TIMEOUT_NS = 30 * NS_PER_S
 
+# How often a server looks whether somebody has set the calendar's clock; dates follow the monotonic clock in between.
+HTTP_WALL_PERIOD_NS = 60 * NS_PER_S
+
 # The longest of these times: beyond a day they are mistakes of units.
 HTTP_TIMEOUT_MAX_NS = 86_400 * NS_PER_S
 
@@ -381,6 +384,45 @@ HTTP_REST_MAX_BYTES = 65_536
 # Answers to pipelined requests that are made in one go, and bytes that are gathered for one send.
 HTTP_PIPELINE_SHARE = 1_024
 HTTP_OUTPUT_BYTES = 131_072
+
+# Content up to this size is copied behind its head, so that both leave in one send; copying it costs less than a system
+# call. Larger content is sent from where it lies.
+HTTP_COPY_MAX_BYTES = 16_384
+
+# Bytes of large content that are encrypted at once, one TLS record.
+HTTP_PIECE_BYTES = 16_384
+
+# Records of places to send from, and of requests, that are kept for the next ones instead of being given back.
+HTTP_SOURCES_KEPT = 1_024
+HTTP_REQUESTS_KEPT = 256
+
+# Content of a request that waits for a program that streams it. Then the peer has to wait.
+HTTP_STREAM_WINDOW_BYTES = 65_536
+
+# Pieces of an answer that a program may make in one turn for one connection.
+HTTP_PIECES_SHARE = 16
+
+# What programs behind a server raised lately: so many of their messages are kept for its status page.
+HTTP_RECENT_ERRORS = 20
+
+# Reasons of failed TLS handshakes that are counted by name; a peer must not fill a table by inventing more.
+HTTP_TLS_REASONS_MAX = 64
+
+# Threads of a pool for WSGI applications. More of them than cores only help applications that wait.
+WSGI_THREADS = 8
+WSGI_THREADS_MAX = 512
+
+# Content of an answer that a thread may hand over before the client has taken it.
+WSGI_WINDOW_BYTES = 131_072
+
+# Seconds: a thread that waits for its client looks up this often; one that finds the loop's inbox full tries again after
+# the second; the pool gives its threads the third to end.
+WSGI_WAIT_S = 1.0
+WSGI_RETRY_S = 0.001
+WSGI_CLOSE_S = 10.0
+
+# Connections that are looked at to find an idle one to close for a new one.
+HTTP_EVICT_LOOKS = 64
 
 # Bytes of a file that one connection sends in one turn: 0.1 ms of copying in the kernel.
 HTTP_SEND_SHARE_BYTES = 1_048_576

@@ -6,8 +6,9 @@ import email
 import gzip
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 from hypothesis import given
@@ -188,7 +189,7 @@ def test_several_parts(files: Files, path: bytes) -> None:
     response = files.slow(b"GET", path, b"", ranges)
     assert response.status == 206
     assert not isinstance(response.body, bytes | FilePart)
-    body = b"".join(response.body)
+    body = b"".join(cast("Iterable[bytes]", response.body))
     assert len(body) == response.length
     message = email.message_from_bytes(response.head.partition(b"\r\n")[2] + b"\r\n" + body)
     assert message.get_content_type() == "multipart/byteranges"
@@ -204,7 +205,7 @@ def test_parts_give_their_descriptor_back_whatever_happens(root: Path, files: Fi
     def ask() -> Iterator[bytes]:
         body = files.slow(b"GET", b"/large.bin", b"", [(b"Range", b"bytes=0-9,30000-60000")]).body
         assert not isinstance(body, bytes | FilePart)
-        return iter(body)
+        return iter(cast("Iterable[bytes]", body))
 
     get(files, "/page.txt")
     next(ask())
@@ -233,7 +234,7 @@ def test_a_part_of_a_long_file_is_read_in_pieces(root: Path, files: Files) -> No
     body = files.slow(b"GET", b"/huge.bin", b"", [(b"Range", b"bytes=0-1000000,4000000000-")]).body
     assert not isinstance(body, bytes | FilePart)
     taken = 0
-    for piece in body:
+    for piece in cast("Iterable[bytes]", body):
         assert len(piece) <= limits.HTTP_PART_BYTES
         taken += len(piece)
         if taken > 3_000_000:

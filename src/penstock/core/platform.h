@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -299,6 +300,25 @@ static inline ssize_t platform_sendfile(int fd, int file, int64_t offset, size_t
     if (got <= 0) return got < 0 ? -errno : 0;
     return platform_send(fd, buffer, (size_t)got);
 #endif
+}
+
+/* A file that has no name and is gone when it is closed; in $TMPDIR, or /tmp. */
+static inline int platform_nameless_file(void) {
+    const char *folder = getenv("TMPDIR");
+    char path[512];
+    int fd;
+    if (!folder || !*folder || strlen(folder) > sizeof path - 32) folder = "/tmp";
+#ifdef O_TMPFILE
+    fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (fd >= 0) return fd;
+#endif
+    strcpy(path, folder);
+    strcat(path, "/penstock-XXXXXX");
+    fd = mkstemp(path);
+    if (fd < 0) return -errno;
+    unlink(path);
+    fcntl(fd, F_SETFD, FD_CLOEXEC);
+    return fd;
 }
 
 /* How long ago the system received the last data of a connection; 0 where it does not tell. */

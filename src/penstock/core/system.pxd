@@ -100,6 +100,8 @@ cdef extern from "platform.h" nogil:
     Py_ssize_t platform_send(int fd, const void* buffer, size_t size)
     # Sends from a file at an offset. 0: the file ends there.
     Py_ssize_t platform_sendfile(int fd, int file, int64_t offset, size_t size)
+    # A file without a name, in the folder for such files.
+    int platform_nameless_file()
     # How long ago the system received the last data of a connection.
     int64_t platform_data_age_ns(int fd)
     # Counts the forks that this process is away from the one that loaded the library.

@@ -33,15 +33,26 @@ class FilePart:
     size: int
 
 
-Content = bytes | str | FilePart | Iterable[bytes]
+class Wait:
+    """What an iterable yields when it has nothing yet: it is asked again after `request.resume()`."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "WAIT"
+
+
+WAIT = Wait()
+
+Content = bytes | str | FilePart | Iterable[bytes | Wait]
 
 
 class Response:
     """An answer: `Response(200, b"hello")`, `Response(404)`, `Response(200, rows(), content_type="text/csv")`.
 
     `body` is bytes, text (sent as UTF-8), a `FilePart`, or an iterable of bytes, which is asked for more only as fast as
-    the peer takes it. `headers` are pairs; a Content-Length among them is a promise, and a body that breaks it ends the
-    connection.
+    the peer takes it, and may yield `WAIT` when it has nothing yet. `headers` are pairs; a Content-Length among them is
+    a promise, and a body that breaks it ends the connection.
     """
 
     __slots__ = ("body", "head", "length", "status")
@@ -58,7 +69,7 @@ class Response:
             content_type = content_type or "text/plain; charset=utf-8"
         elif not isinstance(body, bytes | FilePart) and not hasattr(body, "__iter__"):
             raise UsageError(f"body is {body!r}; give bytes, text, a FilePart or an iterable of bytes")
-        self.body: bytes | FilePart | Iterable[bytes] = body
+        self.body: bytes | FilePart | Iterable[bytes | Wait] = body
         lines = [f"HTTP/1.1 {self.status} {reason(self.status)}\r\n".encode()]
         if content_type is not None:
             lines.append(self._line("Content-Type", content_type))

@@ -26,6 +26,7 @@ class HttpOptions:
     send_timeout: float = limits.HTTP_SEND_TIMEOUT_NS / NS_PER_S
     idle_timeout: float = limits.HTTP_IDLE_TIMEOUT_NS / NS_PER_S
     work_timeout: float | None = None
+    drain_timeout: float = limits.HTTP_DRAIN_TIMEOUT_NS / NS_PER_S
     linger: float = limits.HTTP_LINGER_NS / NS_PER_S
     deadline: float = limits.HTTP_DEADLINE_NS / NS_PER_S
     # What a request may be.
@@ -66,6 +67,7 @@ TIMES = (
     "send_timeout",
     "idle_timeout",
     "work_timeout",
+    "drain_timeout",
     "linger",
     "deadline",
 )

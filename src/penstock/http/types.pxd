@@ -215,6 +215,7 @@ cdef struct CacheC:
     uint32_t entries_max
     uint32_t open_files     # entries with a descriptor
     uint32_t open_max
+    uint32_t leaving        # of the open ones, those that are evicted
     uint64_t bytes
     uint64_t bytes_max
     uint64_t evicted
@@ -509,10 +510,10 @@ cdef struct SourceC:        # content that is sent from where it lies
     bint owns_fd
     int64_t offset
     int64_t left
-    EntryC* entry           # released with the source
-    PyObject* owner         # ... or this object
+    EntryC* entry           # given back with the source
+    PyObject* owner         # ... or let go of, when the GIL is there
 
-cdef struct OutputC:        # the answers that one call makes; sent together at its end
+cdef struct OutputC:        # the answers that one call makes; handed to the system at its end
     char* data
     uint32_t size
     uint32_t capacity
@@ -523,52 +524,77 @@ cdef struct RequestC:       # a request that outlives the call that has received
     WorkC work              # the first member: admission gives it back
     RequestC* next          # of the free ones
     HttpC* conn             # NULL: the connection is over
+    HttpC* cut_from         # a connection that has given it up, and whose program is still to be told
     EngineC* engine
-    PyObject* object        # Python's Request, borrowed; NULL: not made yet
-    HeadC head
-    char* bytes             # of the head
+    PyObject* object        # Python's Request, borrowed; NULL: not made (yet)
+    char* bytes             # of the head; `head` points into them
     uint32_t size
-    bint slow               # for the files' long way, not for the handler
+    bint slow               # for the files, not for the program
+    bint streaming          # the program has it before its content is complete
     bint wanted             # its content is kept; else it is received and thrown away
+    bint complete           # all of its content has come
     bint answered           # the answer has begun
     bint finished           # ... and is complete
-    bint close              # the connection ends with this answer
-    bint bodiless           # the answer has no content: HEAD, 204, 304
+    bint begun              # admission counts it as in work
     bint chunked            # the answer's content is sent in chunks
-    bint counted            # the answer's content has a length that was promised: `promised`
+    bint within             # ... and the last one is not closed yet
+    bint bodiless           # the answer has no content: HEAD, 204, 304
+    int64_t promised        # the length that the answer's head has named; -1: none
+    int64_t sent            # content of the answer, as made so far
     uint16_t status
-    int64_t promised
-    int64_t sent
-    char* body
-    uint64_t body_size
-    uint64_t body_capacity
+    int spool               # a file without a name that has the content instead; -1: none
+    uint64_t spooled
+    char* content
+    uint64_t content_size
+    uint64_t content_capacity
+    BodyC body
+    HeadC head
+
+# ---- feed.py ---------------------------------------------------------------------------------------------------------
+
+cdef enum:                  # what a connection has for the half with the GIL
+    NEED_WORK = 1           # a request waits
+    NEED_PIECE = 2          # the peer has taken what there was of an answer that is made piece by piece
+    NEED_CONTENT = 4        # content has come for a program that streams it
+    NEED_RELEASE = 8        # objects are to be let go of
+
+cdef struct LineC:          # what the log will say of an answer that is not complete; the texts lie behind it
+    LogLineC line
+    uint32_t size
 
 cdef struct HttpC:          # one connection
     StreamC* stream
     EngineC* engine
-    HttpC* previous         # of all connections of the engine
+    HttpC* previous         # of all connections of the engine, those first that were looked at for longest
     HttpC* next
     uint8_t state           # STATE_...
+    uint8_t need            # NEED_...
     bint eof                # the peer has ended its half
     bint last               # nothing after the present request is looked at
-    bint feeding            # its bytes are being worked on: what asks for more waits for the end of that
-    bint tls
-    bint more               # bytes in `rest` wait to be looked at
-    char* rest              # bytes that are not used up
+    bint feeding            # within a call of the stream: what it is told is heard in this very turn
+    bint more               # bytes in `rest` wait for the next turn
+    bint held               # the stream is paused by us
+    bint leaving            # evicted, and not closed yet
     uint32_t rest_size
     uint32_t rest_capacity
-    HeadC* partial          # of a head that is not complete
-    BodyC body
+    char* rest              # bytes that are not used up
+    HeadC* partial          # of a head that is not complete; it begins where `rest` does
     SourceC* first_source
     SourceC* last_source
     RequestC* request
-    int64_t since_ns        # when the state began, as far as its deadline goes
+    RequestC* cut           # a request that was given up while the program had it
+    LineC* line             # of an answer that is not complete
     int64_t arrival_ns      # when the first byte of the present head came
+    int64_t looked_ns       # idle since then, when it was last looked at
+    uint64_t mark           # bytes moved, when the present deadline was set
     uint64_t peer_hash
     char* peer              # text, made when it is first asked for
     uint8_t peer_size
-    LogLineC* line          # of an answer that is not complete
-    PyObject* tls_object    # owned; the TLS half of the connection
+    PyObject* tls           # owned: the private half of the connection; NULL: it is plain
+
+ctypedef int (*tls_send_t)(HttpC* conn, const char* data, size_t size) noexcept nogil
+ctypedef void (*tls_end_t)(HttpC* conn) noexcept nogil
+ctypedef void (*tls_gone_t)(HttpC* conn) noexcept
 
 cdef struct EngineC:
     LoopC* loop
@@ -576,36 +602,47 @@ cdef struct EngineC:
     FilesC* files           # NULL: none
     LogC* log               # NULL: none
     AdmissionC* admission
+    tls_send_t tls_send     # these three are NULL unless connections are encrypted
+    tls_end_t tls_end
+    tls_gone_t tls_gone
     bint handler            # there is a program for what is no file
+    bint streaming          # it gets requests before their content is complete
+    bint spooling           # content that is too large for memory is kept in files
     bint draining
     bint scheduled          # the work step is deferred
+    bint secure             # connections are encrypted
+    char* prefix            # what a path must begin with to be a file's
+    uint32_t prefix_size
+    char* health            # the path of health checks; they have a reserved place
+    uint32_t health_size
     HeadLimitsC head_limits
     BodyLimitsC body_limits
-    int64_t first_byte_ns
-    int64_t header_ns
-    int64_t body_ns
-    int64_t send_ns
-    int64_t idle_ns
+    uint64_t kept_max       # bytes of content that are kept
+    int64_t state_ns[STATE_COUNT]   # the time in each state; 0: not limited
     int64_t linger_ns
-    int64_t work_ns         # 0: a handler may take as long as it likes
     uint64_t body_rate      # bytes per second below which a body is too slow
-    int64_t lag_ns          # how long Python held the last turn up
+    int64_t work_ns         # what handlers may take of a turn
+    int64_t lag_ns          # how long the program held the last turn up
     HeadC head              # of the request that is being looked at
     AnswerC answer
     OutputC out
-    char stamp[64]          # "Date: ...\r\nServer: ...\r\n"
+    char stamp[80]          # "Date: ...\r\nServer: ...\r\n"
     uint32_t stamp_size
     int64_t stamp_due_ns
     int64_t wall_offset_ns  # from the loop's clock to the calendar
     HttpC* first
+    HttpC* newest
     uint32_t open
+    uint32_t open_max
+    uint32_t leaving        # of the open ones, those that are evicted
     uint32_t by_state[STATE_COUNT]
     RequestC* free_requests
-    uint32_t requests_live
+    int64_t requests_live   # atomic: other threads may be the last to know a request
     uint32_t requests_free
     SourceC* free_sources
+    SourceC* dead_sources   # with owners to be let go of
     uint32_t sources_free
-    PyObject** garbage      # objects to let go of when the GIL is there
+    uint64_t timer          # when the next waiting request is to be refused; 0: none
     uint64_t connections
     uint64_t requests
     uint64_t answers[6]     # by the first digit of the status
@@ -616,5 +653,9 @@ cdef struct EngineC:
     uint64_t sent_content
     uint64_t truncated      # files that became shorter while they were sent
     uint64_t aborted        # answers that did not reach their end
+    uint64_t broken_promises    # answers whose content was not as long as their head said
     uint64_t lingered_bytes
+    uint64_t evicted
+    uint64_t turned_away    # connections beyond open_max, with none to evict
+    uint64_t missteps       # what the table of states does not have
     uint64_t errors         # handlers that raised

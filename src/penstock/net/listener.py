@@ -74,6 +74,8 @@ from penstock.stats import ErrorReport
 
 # Connections that are looked at to find one to evict. Those to which something waits to be sent are passed over.
 _LOOKS_MAX = 64
+# A backlog is at most 65,535 connections, and a round accepts at least one.
+_ROUNDS_MAX = cython.declare(cython.int, 65535)
 
 
 @cython.cfunc
@@ -362,6 +364,21 @@ class Listener:
             report_error(self.loop.on_error, report, self.loop.reported, now_ns)
 
     # ---- ending ------------------------------------------------------------------------------------------------------
+
+    def accept_all(self):
+        """Accept everything that has connected by now, without regard to the budget, and return how many that were.
+
+        For a server that leaves: what waits in the system's queue when it closes is reset.
+        """
+        self.loop.check()
+        before = self.accepted
+        rounds: cython.int = 0
+        while self.c.fd >= 0 and rounds < _ROUNDS_MAX:
+            rounds += 1
+            if _accept(self.c.loop, self.c.fd, READABLE, cython.address(self.c)) == READY_DONE:
+                break
+            self._dispatch()
+        return self.accepted - before
 
     def close(self):
         """Accept nothing more. Streams live on; connections that were not accepted yet are reset by the system."""

@@ -1,0 +1,323 @@
+# cython: language_level=3
+"""A request that outlives the call which received it: its memory, and how a program sees it.
+
+`RequestC` is made by the native half when a request is for the program. `Request` is made when the program's turn comes,
+and owns the record from then on; when the connection ends before the answer, the record is cut off from it and the
+program finds `gone` true.
+
+This file must not know sockets, nor how an answer is sent.
+"""
+
+import io
+import os
+
+import cython
+from cython.cimports.cpython.bytes import PyBytes_FromStringAndSize
+from cython.cimports.cpython.ref import Py_INCREF, PyObject
+from cython.cimports.cpython.unicode import PyUnicode_DecodeLatin1
+from cython.cimports.libc.stdint import uint64_t
+from cython.cimports.libc.stdlib import free, malloc, realloc
+from cython.cimports.libc.string import memcpy, memset
+from cython.cimports.penstock.core.system import PyThread_get_thread_ident, close, platform_nameless_file, write
+from cython.cimports.penstock.http.types import EngineC, FieldC, HeadC, HttpC, RequestC, SpanC
+from cython.cimports.penstock.net.system import ATOMIC_RELAXED, atomic_add
+
+from penstock import limits
+from penstock.errors import UsageError
+
+KEPT = cython.declare(cython.uint, limits.HTTP_REQUESTS_KEPT)
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def exchange_new(
+    engine: cython.pointer[EngineC],
+    conn: cython.pointer[HttpC],
+    head: cython.pointer[cython.const[HeadC]],
+    bytes: cython.p_const_char,
+) -> cython.pointer[RequestC]:
+    """A record of a request, with a copy of its head; NULL if there is no memory."""
+    request: cython.pointer[RequestC] = engine.free_requests
+    if request != cython.NULL:
+        engine.free_requests = request.next
+        engine.requests_free -= 1
+    else:
+        request = cython.cast(cython.pointer[RequestC], malloc(cython.sizeof(RequestC)))
+        if request == cython.NULL:
+            return cython.NULL
+    # All but the head, which is copied over it.
+    memset(request, 0, cython.sizeof(RequestC) - cython.sizeof(HeadC))
+    request.bytes = cython.cast(cython.p_char, malloc(head.size))
+    if request.bytes == cython.NULL:
+        free(request)
+        return cython.NULL
+    memcpy(request.bytes, bytes, head.size)
+    memcpy(cython.address(request.head), head, cython.sizeof(HeadC))
+    request.size = head.size
+    request.engine = engine
+    request.conn = conn
+    request.promised = -1
+    request.spool = -1
+    request.work.owner = request
+    atomic_add(cython.address(engine.requests_live), 1, ATOMIC_RELAXED)
+    return request
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def exchange_free(request: cython.pointer[RequestC]) -> cython.void:
+    """Give a record back; nobody may know it any more."""
+    engine: cython.pointer[EngineC] = request.engine
+    _empty(request)
+    if engine.requests_free < KEPT:
+        request.next = engine.free_requests
+        engine.free_requests = request
+        engine.requests_free += 1
+    else:
+        free(request)
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _empty(request: cython.pointer[RequestC]) -> cython.void:
+    """Give back what a record holds."""
+    free(request.bytes)
+    free(request.content)
+    if request.spool >= 0:
+        close(request.spool)
+    atomic_add(cython.address(request.engine.requests_live), -1, ATOMIC_RELAXED)
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def exchange_close(engine: cython.pointer[EngineC]) -> cython.void:
+    """Give the kept records back."""
+    request: cython.pointer[RequestC]
+    while engine.free_requests != cython.NULL:
+        request = engine.free_requests
+        engine.free_requests = request.next
+        free(request)
+    engine.requests_free = 0
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def exchange_keep(
+    request: cython.pointer[RequestC], data: cython.p_const_char, size: cython.size_t, most: uint64_t
+) -> cython.int:
+    """Keep a piece of content. -1: that is more than may be kept, or there is no memory."""
+    needed: uint64_t = request.content_size + size
+    if needed > most:
+        return -1
+    if needed > request.content_capacity:
+        capacity: uint64_t = max(needed, min(2 * request.content_capacity, most))
+        grown: cython.p_char = cython.cast(cython.p_char, realloc(request.content, capacity))
+        if grown == cython.NULL:
+            return -1
+        request.content = grown
+        request.content_capacity = capacity
+    memcpy(request.content + request.content_size, data, size)
+    request.content_size = needed
+    return 0
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _write_all(fd: cython.int, data: cython.p_const_char, size: cython.size_t) -> cython.int:
+    written: cython.Py_ssize_t
+    while size > 0:
+        written = write(fd, data, size)
+        if written <= 0:
+            return -1
+        data += written
+        size -= written
+    return 0
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def exchange_spool(request: cython.pointer[RequestC], data: cython.p_const_char, size: cython.size_t) -> cython.int:
+    """Keep a piece of content in a file without a name, and what is in memory before it. -1: the disk does not take it."""
+    if request.spool < 0:
+        request.spool = platform_nameless_file()
+        if request.spool < 0:
+            request.spool = -1
+            return -1
+        if _write_all(request.spool, request.content, request.content_size) < 0:
+            return -1
+        request.spooled = request.content_size
+        free(request.content)
+        request.content = cython.NULL
+        request.content_size = 0
+        request.content_capacity = 0
+    request.spooled += size
+    return _write_all(request.spool, data, size)
+
+
+# ---- what a program sees ---------------------------------------------------------------------------------------------
+
+
+@cython.cfunc
+def request_for(c: cython.pointer[RequestC], engine, peer: str) -> Request:
+    """The object for a request; it owns the record from now on, and lives until that is answered or cut off."""
+    request: Request = Request.__new__(Request)
+    request.c = c
+    request.engine = engine
+    request.peer = peer
+    c.object = cython.cast(cython.pointer[PyObject], request)
+    c.begun = True
+    Py_INCREF(request)
+    return request
+
+
+class Request:
+    """A request: method, target, fields and content, and the way to answer it later.
+
+    A handler that returns a `Response` has answered it. One that returns None answers by `respond(response)` when it is
+    ready, from the loop's thread.
+    """
+
+    def __cinit__(self):
+        self.c = cython.NULL
+
+    def __init__(self):
+        raise UsageError("a Request is made by the server; to test a handler, serve it on a simulated or real socket")
+
+    def __dealloc__(self):
+        if self.c != cython.NULL:
+            self.c.object = cython.NULL
+            if PyThread_get_thread_ident() == self.c.engine.loop.owner:
+                exchange_free(self.c)
+            else:
+                # A thread that worked for the program was the last to know it; the free list is the loop's own.
+                _empty(self.c)
+                free(self.c)
+
+    def _text(self, span: SpanC):
+        return PyUnicode_DecodeLatin1(self.c.bytes + span.start, span.size, cython.NULL)
+
+    # ---- what was asked ----------------------------------------------------------------------------------------------
+
+    @property
+    def method(self):
+        """The method, as it came."""
+        return self._text(self.c.head.method_text)
+
+    @property
+    def target(self):
+        """What was asked for, as it came."""
+        return self._text(self.c.head.target)
+
+    @property
+    def path(self):
+        """The path of the target, not decoded; "*" for the server as a whole."""
+        return self._text(self.c.head.path) if self.c.head.path.size else "/"
+
+    @property
+    def query(self):
+        """What follows the question mark, not decoded; empty without one."""
+        return self._text(self.c.head.query)
+
+    @property
+    def host(self):
+        """The host that was asked, with its port if it has one."""
+        return self._text(self.c.head.host)
+
+    @property
+    def version(self):
+        """The version of the protocol: "1.0" or "1.1"."""
+        return "1.0" if self.c.head.minor == 0 else "1.1"
+
+    @property
+    def scheme(self):
+        """How the request came: "http" or "https"."""
+        return "https" if self.c.engine.secure else "http"
+
+    @property
+    def headers(self):
+        """The fields in their order, as pairs of name and value."""
+        c: cython.pointer[RequestC] = self.c
+        pairs = []
+        index: cython.int
+        for index in range(c.head.field_count):
+            field: cython.pointer[FieldC] = cython.address(c.head.fields[index])
+            pairs.append((self._text(field.name), self._text(field.value)))
+        return pairs
+
+    def header(self, name: str, default=None):
+        """The value of a field; several of that name are joined by commas."""
+        wanted = name.lower()
+        values = [value for key, value in self.headers if key.lower() == wanted]
+        return ", ".join(values) if values else default
+
+    @property
+    def content_length(self):
+        """The length that was announced; None without content, or if it comes in chunks."""
+        return self.c.head.length if self.c.head.has_length else None
+
+    @property
+    def body(self):
+        """The content, as far as it has come and was not taken by `receive`."""
+        if self.c.spool >= 0:
+            with self.open_body() as file:
+                return file.read()
+        return PyBytes_FromStringAndSize(self.c.content, self.c.content_size)
+
+    def open_body(self):
+        """The content as a binary file to read from, wherever it is kept; one such file at a time."""
+        if self.c.spool < 0:
+            return io.BytesIO(self.body)
+        file = os.fdopen(os.dup(self.c.spool), "rb")
+        file.seek(0)
+        return file
+
+    @property
+    def body_bytes(self):
+        """How much content there is by now."""
+        return self.c.spooled if self.c.spool >= 0 else self.c.content_size
+
+    @property
+    def arrival_ns(self):
+        """When it had arrived, by the loop's clock."""
+        return self.c.work.arrival_ns
+
+    # ---- what becomes of it ------------------------------------------------------------------------------------------
+
+    @property
+    def gone(self):
+        """Whether there is nobody any more to be answered."""
+        return self.c.conn == cython.NULL
+
+    @property
+    def answered(self):
+        """Whether an answer has begun."""
+        return bool(self.c.answered)
+
+    def respond(self, response):
+        """Answer it. False if the connection is gone."""
+        return self.engine.respond(self, response)
+
+    def resume(self):
+        """Have the answer's iterable asked for more, after it has yielded `WAIT`. From the loop's thread."""
+        self.engine.resume(self)
+
+    def receive(self, on_content):
+        """Have `on_content(bytes)` called with the content as it comes, and `on_content(None)` at its end.
+
+        Only for a server that streams requests. What the callback does not take fast enough makes the peer wait.
+        """
+        self.engine.receive(self, on_content)
+
+    def watch(self, on_gone):
+        """Have `on_gone()` called if the connection ends before the answer is complete."""
+        self.on_gone = on_gone
+
+    def __repr__(self):
+        return f"<Request {self.method} {self.target} from {self.peer}>"

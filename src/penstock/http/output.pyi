@@ -1,0 +1,1 @@
+"""Compiled for other compiled modules; nothing in it is for Python."""
