@@ -50,6 +50,8 @@ class Keeper:
         self.interrupted = False
         self._failure: PenstockError | None = None
         self.place: Place = open_place(configuration, self.loops_of(configuration))
+        # What it was when it was opened: a socket that is closed has none.
+        self._address = self.place.address
         self.reactor = Reactor(name="penstock")
 
     # ---- what the kinds do differently -------------------------------------------------------------------------------
@@ -91,7 +93,6 @@ class Keeper:
 
     def run(self) -> None:
         """Serve until told to leave, or until nothing can be served."""
-        self._address = self.place.address
         for number in (signal.SIGTERM, signal.SIGINT):
             self.reactor.add_signal(number, self._leave, number)
         self.reactor.add_signal(signal.SIGHUP, self._reload)

@@ -11,10 +11,9 @@ import os
 import random
 import signal
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from penstock import limits
-from penstock.core.handle import Timer
 from penstock.errors import PenstockError, UsageError
 from penstock.http.channel import Channel
 from penstock.http.configuration import Configuration
@@ -22,47 +21,9 @@ from penstock.http.counting import add_up, lasting
 from penstock.http.forking import fork
 from penstock.http.handover import Notifier, Place
 from penstock.http.keeper import MISUSED, Keeper, Tell, drain_limit
+from penstock.http.posts import KILLED, LEAVING, SERVING, STARTING, Child, Post, cancel
 from penstock.http.worker import COUNT, DRAIN, REOPEN, work
 from penstock.limits import NS_PER_S
-
-STARTING: Final = "starting"
-SERVING: Final = "serving"
-LEAVING: Final = "leaving"
-KILLED: Final = "killed"
-
-
-class Child:
-    """One worker process as its parent knows it."""
-
-    def __init__(self, post: Post, pid: int, configuration: Configuration, born_ns: int) -> None:
-        self.post = post
-        self.pid = pid
-        self.configuration = configuration
-        self.born_ns = born_ns
-        self.state = STARTING
-        self.why = ""
-        self.counted: dict[str, Any] = {}
-        self.asked = False
-        self.status: int | None = None
-        self.timer: Timer | None = None
-        self.channel: Channel | None = None
-
-
-class Post:
-    """One worker's place: who holds it, who is coming, who held it and is still answering."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.current: Child | None = None
-        self.coming: Child | None = None
-        self.former: list[Child] = []
-        self.pause_ns = limits.HTTP_WORKER_PAUSE_NS
-        self.restart: Timer | None = None
-        self.life: Timer | None = None
-
-    def children(self) -> list[Child]:
-        """Everybody who lives."""
-        return [child for child in (self.current, self.coming, *self.former) if child is not None]
 
 
 class Workers(Keeper):
@@ -78,7 +39,6 @@ class Workers(Keeper):
     ) -> None:
         super().__init__(configuration, load, tell, notifier=notifier)
         self.posts: list[Post] = []
-        self.restarts = 0
         self._random = random.Random(configuration.seed)
         # What those that are no more have counted.
         self._past: dict[str, Any] = {}
@@ -128,14 +88,14 @@ class Workers(Keeper):
         if isinstance(message.get("failed"), str):
             child.why = message["failed"]
         if isinstance(message.get("problem"), str):
-            self.tell(f"{_name(child)}: {message['problem']}")
+            self.tell(f"{child}: {message['problem']}")
         if message.get("ready") is True and child.state == STARTING:
             self._serves(child)
 
     def _serves(self, child: Child) -> None:
         """A worker has begun to serve."""
         child.state = SERVING
-        _stop(child.timer)
+        cancel(child.timer)
         if self._pending is not None and child.configuration is self._pending[0]:
             self._commit_when_all_serve()
         else:
@@ -149,12 +109,12 @@ class Workers(Keeper):
         former, post.current, post.coming = post.current, post.coming, None
         if former is not None:
             self._dismiss(former)
-        _stop(post.restart)
+        cancel(post.restart)
         post.restart = None
         self._limit_life(post)
 
     def _limit_life(self, post: Post) -> None:
-        _stop(post.life)
+        cancel(post.life)
         lifetime = self.configuration.worker_lifetime
         if lifetime is not None:
             jitter = limits.HTTP_WORKER_JITTER_PERCENT / 100
@@ -164,7 +124,7 @@ class Workers(Keeper):
     def _renew(self, post: Post) -> None:
         """A worker has lived long enough."""
         if not self.leaving and self._pending is None and post.coming is None:
-            self._start(post, self.configuration, self.place)
+            self._start_if_possible(post)
         else:
             self._limit_life(post)
 
@@ -180,7 +140,7 @@ class Workers(Keeper):
             self._kill(former[0])
         if child.state in (STARTING, SERVING):
             child.state = LEAVING
-            _stop(child.timer)
+            cancel(child.timer)
             seconds = drain_limit(child.configuration) + limits.HTTP_WORKER_KILL_NS / NS_PER_S
             child.timer = self.reactor.set_timeout(seconds, self._overdue, child)
             if child.channel is not None:
@@ -208,7 +168,7 @@ class Workers(Keeper):
 
     def _ended(self, child: Child) -> None:
         """A process is over. What it has said before may still have to be read; a grandchild may hold its end for ever."""
-        _stop(child.timer)
+        cancel(child.timer)
         if child.channel is None or child.channel.ended:
             self._bury(child)
         else:
@@ -217,11 +177,11 @@ class Workers(Keeper):
     def _parted(self, child: Child) -> None:
         """A worker's channel has ended."""
         if child.status is not None:
-            _stop(child.timer)
+            cancel(child.timer)
             self._bury(child)
         elif child.state in (STARTING, SERVING):
             # It cannot be told anything any more; it leaves by itself when it notices.
-            _stop(child.timer)
+            cancel(child.timer)
             child.timer = self.reactor.set_timeout(drain_limit(child.configuration), self._overdue, child)
 
     def _bury(self, child: Child) -> None:
@@ -235,7 +195,7 @@ class Workers(Keeper):
         if child in post.former:
             post.former.remove(child)
             if child.status != 0:
-                self.tell(f"{_name(child)} {_how(child)}")
+                self.tell(f"{child} {child.end}")
         elif child is post.current:
             post.current = None
             self._crashed(post, child)
@@ -250,10 +210,10 @@ class Workers(Keeper):
     def _never_came(self, post: Post, child: Child) -> None:
         """A worker has ended before it had its post."""
         if self._pending is not None and child.configuration is self._pending[0]:
-            self._call_off(child.why or f"{_name(child)} {_how(child)}")
+            self._call_off(child.why or f"{child} {child.end}")
         elif not self._begun and not self.leaving:
             error = UsageError if child.status == MISUSED else PenstockError
-            self.fail(error(child.why or f"{_name(child)} {_how(child)}"))
+            self.fail(error(child.why or f"{child} {child.end}"))
         else:
             self._crashed(post, child)
 
@@ -263,17 +223,26 @@ class Workers(Keeper):
             return
         if self.reactor.now_ns() - child.born_ns >= limits.HTTP_WORKER_SETTLED_NS:
             post.pause_ns = limits.HTTP_WORKER_PAUSE_NS
+        self._restart_later(post, f"{child} {child.end}")
+
+    def _restart_later(self, post: Post, why: str) -> None:
         seconds = post.pause_ns / NS_PER_S
         post.pause_ns = min(2 * post.pause_ns, limits.HTTP_WORKER_PAUSE_MAX_NS)
-        self.tell(f"{_name(child)} {_how(child)}; another one begins in {seconds:g} s")
-        _stop(post.restart)
+        self.tell(f"{why}; another one begins in {seconds:g} s")
+        cancel(post.restart)
         post.restart = self.reactor.set_timeout(seconds, self._restart, post)
 
     def _restart(self, post: Post) -> None:
         post.restart = None
         if not self.leaving and post.coming is None and post.number < self._wanted():
-            self.restarts += 1
+            self._start_if_possible(post)
+
+    def _start_if_possible(self, post: Post) -> None:
+        """Fork a worker; if the system has no room for a process, try again later."""
+        try:
             self._start(post, self.configuration, self.place)
+        except OSError as error:
+            self._restart_later(post, f"worker {post.number} cannot be started: {error.strerror}")
 
     def _wanted(self) -> int:
         """How many posts there must be: those of the configuration that serves, and of the one that is to come."""
@@ -290,10 +259,13 @@ class Workers(Keeper):
         place.resize(max(count, len(place.sockets)))
         self._pending = configuration, place
         self.posts += [Post(number) for number in range(len(self.posts), count)]
-        for post in self.posts[:count]:
-            if post.coming is not None:
-                self._retire(post, post.coming)
-            self._start(post, configuration, place)
+        try:
+            for post in self.posts[:count]:
+                if post.coming is not None:
+                    self._retire(post, post.coming)
+                self._start(post, configuration, place)
+        except OSError as error:
+            self._call_off(f"no process can be made: {error.strerror}")
 
     def _commit_when_all_serve(self) -> None:
         assert self._pending is not None
@@ -307,8 +279,8 @@ class Workers(Keeper):
         for post in self.posts[:count]:
             self._promote(post)
         for post in self.posts[count:]:
-            _stop(post.restart)
-            _stop(post.life)
+            cancel(post.restart)
+            cancel(post.life)
             for child in (post.current, post.coming):
                 if child is not None:
                     self._retire(post, child)
@@ -346,10 +318,11 @@ class Workers(Keeper):
         if self._pending is not None:
             self._call_off("the server is leaving")
         for post in self.posts:
-            _stop(post.life)
-            _stop(post.restart)
+            cancel(post.life)
+            cancel(post.restart)
             if self._begun and not post.children():
-                self._start(post, self.configuration, self.place)
+                self._start_if_possible(post)
+                cancel(post.restart)
         # Before the workers let go: whoever connects after that is refused instead of forgotten.
         self.place.refuse()
         self.place.close()
@@ -391,21 +364,3 @@ class Workers(Keeper):
         """What was counted in all workers, as they told it last, and by those that are no more."""
         children = [child for post in self.posts for child in post.children()]
         return add_up([self._past, *(child.counted for child in children)])
-
-
-def _how(child: Child) -> str:
-    """Say how a worker has ended."""
-    status = child.status or 0
-    because = f": {child.why}" if child.why else ""
-    if status < 0:
-        return f"was ended by {signal.Signals(-status).name}{because}"
-    return f"ended with status {status}{because}"
-
-
-def _name(child: Child) -> str:
-    return f"worker {child.post.number} (process {child.pid})"
-
-
-def _stop(timer: Timer | None) -> None:
-    if timer is not None:
-        timer.cancel()
