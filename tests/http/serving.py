@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import select
+import signal
 import socket
 import subprocess
 import sys
@@ -86,12 +87,12 @@ class Serving:
         with self.connect() as client:
             return ask(client, path, close=True)
 
-    def signal(self, number: int) -> None:
+    def send(self, number: int) -> None:
         self.process.send_signal(number)
 
     def leave(self, number: int = signal.SIGTERM) -> tuple[int, str]:
         """Tell it to leave; return the exit status and what it printed in the end."""
-        self.signal(number)
+        self.send(number)
         return self.wait()
 
     def wait(self) -> tuple[int, str]:
@@ -106,6 +107,9 @@ class Serving:
 def serving(*arguments: str, cwd: Path | None = None, port: bool = True, **more: Any) -> Iterator[Serving]:
     """Start `penstock serve` on a port that the system chooses, and wait until it serves."""
     command = [sys.executable, "-m", "penstock", "serve", *arguments, *(["--port", "0"] if port else [])]
+    if not {"--max-connections", "--config"} & set(arguments):
+        # Fewer than any machine allows descriptors, or it would complain.
+        command += ["--max-connections", "1000"]
     with started(command, cwd, **more) as server:
         yield server
 

@@ -127,10 +127,10 @@ def test_the_service_manager_is_told_of_everything(site: Path, tmp_path: Path) -
         manager.settimeout(PATIENCE_S)
         with serving(str(site), environment={"NOTIFY_SOCKET": str(tmp_path / "notify")}) as server:
             assert f"MAINPID={server.process.pid}" in manager.recv(1_000).decode()
-            server.signal(signal.SIGHUP)
+            server.send(signal.SIGHUP)
             assert manager.recv(1_000).startswith(b"RELOADING=1")
             assert manager.recv(1_000).startswith(b"READY=1")
-            server.signal(signal.SIGTERM)
+            server.send(signal.SIGTERM)
             assert manager.recv(1_000).startswith(b"STOPPING=1")
 
 
@@ -189,7 +189,7 @@ def die(server) -> None:
 def test_workers_leave_when_their_parent_is_killed(app: Path) -> None:
     with serving("app:application", "--workers", "2", cwd=app) as server:
         pids = all_pids(server, 2)
-        server.signal(signal.SIGKILL)
+        server.send(signal.SIGKILL)
         for pid in pids:
             eventually(lambda pid=pid: gone(pid), f"process {pid}")
 
@@ -246,7 +246,7 @@ def test_what_is_in_work_is_answered_before_it_leaves(app: Path, kind: tuple[str
             client.sendall(b"GET /hold HTTP/1.1\r\nHost: a\r\n\r\n")
             # An answer on the same loop shows that the request is in work: everything is, in the end.
             server.get()
-            server.signal(signal.SIGTERM)
+            server.send(signal.SIGTERM)
             eventually(lambda: refused(server), "nobody listens")
             (app / "release").touch()
             assert answer(client)[2].startswith(b"held ")
@@ -267,7 +267,7 @@ def test_a_second_signal_ends_everything_at_once(app: Path, kind: tuple[str, ...
         with server.connect() as client:
             client.sendall(b"GET /hold HTTP/1.1\r\nHost: a\r\n\r\n")
             eventually(lambda: server.get()[0] == 200)
-            server.signal(signal.SIGTERM)
+            server.send(signal.SIGTERM)
             eventually(lambda: refused(server), "nobody listens")
             assert server.leave()[0] == 0
         assert server.complained("told to leave a second time")()
@@ -291,13 +291,13 @@ def test_a_reload_changes_the_configuration_and_loses_nothing(
     site: Path, tmp_path: Path, kind: tuple[str, ...]
 ) -> None:
     config = tmp_path / "penstock.toml"
-    config.write_text("max_age = 1\n")
+    config.write_text("max_connections = 1000\nmax_age = 1\n")
     with serving(str(site), *kind, "--config", str(config)) as server, Load(server) as load:
         for age in (2, 3):
             assert f"max-age={age - 1}" in server.get()[1]
             config.write_text(f"max_age = {age}\n")
             load.more(5)
-            server.signal(signal.SIGHUP)
+            server.send(signal.SIGHUP)
             eventually(server.complained("serving with the configuration as it is now", age - 1))
             eventually(lambda age=age: f"max-age={age}" in server.get()[1], "the new age")
         load.more(5)
@@ -310,7 +310,7 @@ def test_a_reload_starts_workers_with_the_application_as_it_is_now(app: Path) ->
     with serving("app:application", "--workers", "2", cwd=app) as server, Load(server) as load:
         first = all_pids(server, 2)
         (app / "app.py").write_text(APPLICATION.replace('"first"', '"second application"'))
-        server.signal(signal.SIGHUP)
+        server.send(signal.SIGHUP)
         eventually(lambda: all(gone(pid) for pid in first), "the first workers")
         load.stop()
         assert load.lost == []
@@ -333,10 +333,10 @@ def test_a_broken_reload_changes_nothing(
     site: Path, tmp_path: Path, kind: tuple[str, ...], text: str, words: str
 ) -> None:
     config = tmp_path / "penstock.toml"
-    config.write_text("max_age = 1\n")
+    config.write_text("max_connections = 1000\nmax_age = 1\n")
     with serving(str(site), *kind, "--config", str(config)) as server, Load(server) as load:
         config.write_text(text)
-        server.signal(signal.SIGHUP)
+        server.send(signal.SIGHUP)
         eventually(server.complained("the configuration was not changed:"))
         assert server.complained(words)(), server.complaints
         load.more(5)
@@ -353,7 +353,7 @@ def test_a_reload_changes_the_number_of_workers(app: Path) -> None:
         former = all_pids(server, 2)
         for count in (4, 2):
             config.write_text(f"workers = {count}\n")
-            server.signal(signal.SIGHUP)
+            server.send(signal.SIGHUP)
             eventually(lambda former=former: all(gone(pid) for pid in former), "the former workers")
             former = all_pids(server, count)
         load.stop()
@@ -364,11 +364,11 @@ def test_a_reload_changes_the_number_of_workers(app: Path) -> None:
 @each_kind
 def test_a_reload_moves_to_another_place(site: Path, tmp_path: Path, kind: tuple[str, ...]) -> None:
     config = tmp_path / "penstock.toml"
-    config.write_text("max_age = 1\n")
+    config.write_text("max_connections = 1000\nmax_age = 1\n")
     path = tmp_path / "socket"
     with serving(str(site), *kind, "--config", str(config)) as server:
         config.write_text(f'unix = "{path}"\n')
-        server.signal(signal.SIGHUP)
+        server.send(signal.SIGHUP)
         eventually(server.complained("serving with the configuration as it is now"))
         eventually(lambda: refused(server), "nobody listens on the port")
         server.address = str(path)
@@ -388,7 +388,7 @@ def test_a_log_is_rotated(site: Path, tmp_path: Path, kind: tuple[str, ...]) -> 
             assert server.get("/?early")[0] == 200
         eventually(lambda: log.read_text().count("early") == 20)
         log.rename(tmp_path / "access.log.1")
-        server.signal(signal.SIGUSR1)
+        server.send(signal.SIGUSR1)
         eventually(log.exists)
         eventually(lambda: server.get("/?late")[0] == 200 and "late" in log.read_text())
         assert server.leave()[0] == 0

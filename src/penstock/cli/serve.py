@@ -71,11 +71,11 @@ def run(options: argparse.Namespace, out: TextIO) -> None:
         check(configuration)
         out.write(configuration.toml())
         return
+    warning = raise_descriptor_limit(configuration)
     face = Face(out)
-    face.warn_of(raise_descriptor_limit(configuration))
     kind = Loops if configuration.workers == 1 else Workers
     keeper = kind(configuration, configured, face.tell)
-    keeper.on_ready = lambda: face.begin(keeper)
+    keeper.on_ready = lambda: face.begin(keeper, warning)
     try:
         keeper.run()
     finally:
@@ -96,9 +96,11 @@ class Face:
         self._begun = False
         self._requests = 0
 
-    def begin(self, keeper: Keeper) -> None:
+    def begin(self, keeper: Keeper, warning: str) -> None:
         """Everything serves."""
         self._begun = True
+        if warning:
+            self.tell(warning)
         self._out.write(introduction(keeper, self._bold))
         self._out.flush()
         # A log on the terminal is its own progress.
@@ -115,11 +117,6 @@ class Face:
         """Say something that somebody should know."""
         self._wipe()
         print(f"penstock: {sentence}", file=sys.stderr, flush=True)
-
-    def warn_of(self, sentence: str) -> None:
-        """Say it if there is something to say."""
-        if sentence:
-            self.tell(sentence)
 
     def _bold(self, text: str) -> str:
         return f"\033[1;36m{text}\033[0m" if self._colours else text
@@ -208,9 +205,10 @@ def raise_descriptor_limit(configuration: Configuration) -> str:
             continue
         soft = limit[0]
         break
-    if soft == unlimited or soft >= wanted:
+    connections = configuration.max_connections * configuration.threads
+    if soft == unlimited or soft >= connections:
         return ""
     return (
-        f"the system allows {soft:,} descriptors, fewer than the {wanted:,} that {configuration.max_connections:,} "
-        "connections need: further ones will wait; raise it with ulimit -n, or lower --max-connections"
+        f"the system allows {soft:,} descriptors, fewer than {connections:,} connections need; what connects beyond "
+        "that waits: raise the limit with ulimit -n, or lower max_connections"
     )
