@@ -453,6 +453,10 @@ HTTP_WORKER_PAUSE_NS = 100_000_000
 HTTP_WORKER_PAUSE_MAX_NS = 30 * NS_PER_S
 HTTP_WORKER_SETTLED_NS = 10 * NS_PER_S
 
+# The time between the moment from which nobody can connect any more and the last accept of a server that leaves: who has
+# begun to connect gets through, on any network of one site.
+HTTP_HANDSHAKE_NS = 50_000_000
+
 # The time that a worker gets until it says that it serves; an application that imports for longer is stuck.
 HTTP_WORKER_START_NS = 60 * NS_PER_S
 

@@ -25,33 +25,30 @@ ENVIRONMENT = {
     name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED" and not name.startswith("PENSTOCK_")
 }
 
-# An application that says who answers, and can be asked to misbehave.
+# A handler and a WSGI application that say who answers, and can be asked to misbehave. What is held is in work until
+# there is a file of the name "release".
 APPLICATION = """
 import os
+import time
 
-from penstock.http.message import Response
+from penstock.http import Response
 
 NAME = "first"
-held = []
 
 
-def application(request):
+def handler(request):
     if request.path == "/die":
         os._exit(3)
-    if request.path == "/hold":
-        held.append(request)
-        if len(held) == 1:
-            look(request.engine.loop)
-        return None
     return Response(200, f"{NAME} {os.getpid()}")
 
 
-def look(loop):
-    if os.path.exists("release"):
-        while held:
-            held.pop().respond(Response(200, f"held {os.getpid()}"))
-    else:
-        loop.start_timer(5_000_000, 0, look, (loop,))
+def wsgi(environ, start_response):
+    if environ["PATH_INFO"] == "/hold":
+        open("held", "w").close()
+        while not os.path.exists("release"):
+            time.sleep(0.005)
+    start_response("200 OK", [("Content-Type", "text/plain")])
+    return [b"wsgi %d" % os.getpid()]
 """
 
 
@@ -243,6 +240,7 @@ class Load:
             except OSError as error:
                 with self._lock:
                     self.lost.append(repr(error))
+                client.close()
                 return
             with self._lock:
                 self.answered += 1

@@ -15,7 +15,14 @@ COUNTS = st.recursive(
 
 def test_each_kind_of_value_is_added_in_its_way() -> None:
     one = {"requests": 1, "answers": {"2xx": 1}, "ages": [1, 2], "waiting_peak": 3, "overloaded": False, "error": 28}
-    two = {"requests": 2, "answers": {"2xx": 1, "4xx": 5}, "ages": [3, 4], "waiting_peak": 2, "overloaded": True, "error": 0}
+    two = {
+        "requests": 2,
+        "answers": {"2xx": 1, "4xx": 5},
+        "ages": [3, 4],
+        "waiting_peak": 2,
+        "overloaded": True,
+        "error": 0,
+    }
     assert add_up([one, two]) == {
         "requests": 3,
         "answers": {"2xx": 2, "4xx": 5},

@@ -75,7 +75,7 @@ def test_everybody_serves_and_the_counts_are_added_up(site: Path, kind: tuple[st
 
 
 def test_workers_are_processes_that_share_a_port(app: Path) -> None:
-    with serving("app:application", "--workers", "3", cwd=app) as server:
+    with serving("app:handler", "--workers", "3", cwd=app) as server:
         pids = all_pids(server, 3)
         assert server.process.pid not in pids
         assert server.leave()[0] == 0
@@ -138,7 +138,7 @@ def test_the_service_manager_is_told_of_everything(site: Path, tmp_path: Path) -
 
 
 def test_a_killed_worker_disturbs_nobody_else_and_its_queue_is_answered(app: Path) -> None:
-    with serving("app:application", "--workers", "2", cwd=app) as server:
+    with serving("app:handler", "--workers", "2", cwd=app) as server:
         victim, other = sorted(all_pids(server, 2))
         kept = eventually(lambda: connected_to(server, other))
         # A stopped process accepts nothing: what connects to its socket now waits there.
@@ -172,7 +172,7 @@ def connected_to(server, pid: int) -> socket.socket | None:
 
 
 def test_the_pause_before_a_restart_grows(app: Path) -> None:
-    with serving("app:application", "--workers", "2", cwd=app) as server:
+    with serving("app:handler", "--workers", "2", cwd=app) as server:
         for pause in ("0.1", "0.2", "0.4"):
             eventually(lambda pause=pause: die(server) or server.complained(f"begins in {pause} s")(), pause)
         assert server.get()[0] == 200
@@ -187,7 +187,7 @@ def die(server) -> None:
 
 
 def test_workers_leave_when_their_parent_is_killed(app: Path) -> None:
-    with serving("app:application", "--workers", "2", cwd=app) as server:
+    with serving("app:handler", "--workers", "2", cwd=app) as server:
         pids = all_pids(server, 2)
         server.send(signal.SIGKILL)
         for pid in pids:
@@ -209,7 +209,7 @@ def test_a_worker_that_never_serves_ends_the_command_with_its_reason(app: Path) 
 
 def test_workers_are_replaced_when_they_are_old(app: Path) -> None:
     with (
-        serving("app:application", "--workers", "2", "--worker-lifetime", "0.5", cwd=app) as server,
+        serving("app:handler", "--workers", "2", "--worker-lifetime", "0.5", cwd=app) as server,
         Load(server) as load,
     ):
         first = all_pids(server, 2)
@@ -239,18 +239,13 @@ def test_nothing_that_was_accepted_is_lost_on_sigterm(site: Path, kind: tuple[st
         assert int(served[1].replace(",", "")) >= load.answered
 
 
-@each_kind
-def test_what_is_in_work_is_answered_before_it_leaves(app: Path, kind: tuple[str, ...]) -> None:
-    with serving("app:application", *kind, cwd=app) as server:
-        with server.connect() as client:
-            client.sendall(b"GET /hold HTTP/1.1\r\nHost: a\r\n\r\n")
-            # An answer on the same loop shows that the request is in work: everything is, in the end.
-            server.get()
-            server.send(signal.SIGTERM)
-            eventually(lambda: refused(server), "nobody listens")
-            (app / "release").touch()
-            assert answer(client)[2].startswith(b"held ")
-        assert server.wait()[0] == 0
+@contextlib.contextmanager
+def holding(app: Path, *arguments: str):
+    """A server that has a request in work, which is answered when there is a file "release"; and its client."""
+    with serving("app:wsgi", "--wsgi", *arguments, cwd=app) as server, server.connect() as client:
+        client.sendall(b"GET /hold HTTP/1.1\r\nHost: a\r\n\r\n")
+        eventually((app / "held").exists)
+        yield server, client
 
 
 def refused(server) -> bool:
@@ -262,25 +257,37 @@ def refused(server) -> bool:
 
 
 @each_kind
+def test_what_is_in_work_is_answered_before_it_leaves(app: Path, kind: tuple[str, ...]) -> None:
+    with holding(app, *kind) as (server, client):
+        server.send(signal.SIGTERM)
+        eventually(lambda: refused(server), "nobody listens")
+        (app / "release").touch()
+        assert answer(client)[2].startswith(b"wsgi ")
+        assert server.wait()[0] == 0
+
+
+@each_kind
 def test_a_second_signal_ends_everything_at_once(app: Path, kind: tuple[str, ...]) -> None:
-    with serving("app:application", *kind, cwd=app) as server:
-        with server.connect() as client:
-            client.sendall(b"GET /hold HTTP/1.1\r\nHost: a\r\n\r\n")
-            eventually(lambda: server.get()[0] == 200)
-            server.send(signal.SIGTERM)
-            eventually(lambda: refused(server), "nobody listens")
-            assert server.leave()[0] == 0
+    with holding(app, *kind) as (server, client):
+        server.send(signal.SIGTERM)
+        eventually(lambda: refused(server), "nobody listens")
+        assert server.leave()[0] == 0, server.complaints
         assert server.complained("told to leave a second time")()
+        assert ended(client)
 
 
 @each_kind
 def test_the_drain_time_out_ends_what_takes_too_long(app: Path, kind: tuple[str, ...]) -> None:
-    with serving("app:application", *kind, "--drain-timeout", "0.2", cwd=app) as server, server.connect() as client:
-        client.sendall(b"GET /hold HTTP/1.1\r\nHost: a\r\n\r\n")
-        server.get()
+    with holding(app, *kind, "--drain-timeout", "0.2") as (server, client):
         assert server.leave()[0] == 0
-        with contextlib.suppress(ConnectionResetError):
-            assert client.recv(1_000) == b""
+        assert ended(client)
+
+
+def ended(client: socket.socket) -> bool:
+    try:
+        return client.recv(1_000) == b""
+    except ConnectionResetError:
+        return True
 
 
 # ---- reloading -------------------------------------------------------------------------------------------------------
@@ -307,7 +314,7 @@ def test_a_reload_changes_the_configuration_and_loses_nothing(
 
 
 def test_a_reload_starts_workers_with_the_application_as_it_is_now(app: Path) -> None:
-    with serving("app:application", "--workers", "2", cwd=app) as server, Load(server) as load:
+    with serving("app:handler", "--workers", "2", cwd=app) as server, Load(server) as load:
         first = all_pids(server, 2)
         (app / "app.py").write_text(APPLICATION.replace('"first"', '"second application"'))
         server.send(signal.SIGHUP)
@@ -349,7 +356,7 @@ def test_a_broken_reload_changes_nothing(
 def test_a_reload_changes_the_number_of_workers(app: Path) -> None:
     config = app / "penstock.toml"
     config.write_text("workers = 2\n")
-    with serving("app:application", "--config", str(config), cwd=app) as server, Load(server) as load:
+    with serving("app:handler", "--config", str(config), cwd=app) as server, Load(server) as load:
         former = all_pids(server, 2)
         for count in (4, 2):
             config.write_text(f"workers = {count}\n")

@@ -25,9 +25,13 @@ from penstock.net.address import from_system, is_literal, show, system_address
 
 # The first descriptor that a service manager hands over.
 _LISTEN_FDS_START = 3
-# Of Linux: the option that gives a socket a filter, and the filter's only instruction.
+# Of Linux: the option that gives a socket a filter, and the filter's instructions. It sees a packet from the TCP header on.
 _SO_ATTACH_FILTER = 26
-_BPF_RET = 0x06
+_BPF_LOAD_BYTE = 0x30
+_BPF_JUMP_IF_SET = 0x45
+_BPF_RETURN = 0x06
+_TCP_FLAGS_AT = 13
+_TCP_SYN = 0x02
 
 
 class Place:
@@ -64,15 +68,15 @@ class Place:
     def refuse(self) -> None:
         """Let nobody connect any more; who has connected waits to be accepted. What was inherited goes on: it is not ours.
 
-        Closing would reset those who connect after the last accept. A filter that lets no packet through ends that: who
-        connects now is told after the close that nobody listens.
+        Closing alone would reset those who connect after the last accept. With a filter that drops what begins a
+        connection, those that have begun it come through, and the others are told after the close that nobody listens.
         """
         for each in self.sockets if self._own else ():
             with contextlib.suppress(OSError):
                 if each.family == socket.AF_UNIX:
                     each.shutdown(socket.SHUT_RD)
                 elif sys.platform == "linux":
-                    _let_nothing_through(each)
+                    _let_no_beginning_through(each)
 
     def close(self, *, remove: bool = True) -> None:
         """Let go; with `remove`, a Unix socket's file goes too if it is still ours."""
@@ -217,10 +221,21 @@ def _remove_stale(path: str) -> None:
                 pass
 
 
-def _let_nothing_through(handle: socket.socket) -> None:
-    """Give a socket a filter of one instruction: take no byte of any packet."""
-    instruction = ctypes.create_string_buffer(struct.pack("HBBI", _BPF_RET, 0, 0, 0))
-    handle.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, struct.pack("HP", 1, ctypes.addressof(instruction)))
+def _let_no_beginning_through(handle: socket.socket) -> None:
+    """Give a listening socket a filter that drops SYN. What is accepted from it inherits that, and has no use for SYN."""
+    program = b"".join(
+        struct.pack("HBBI", *instruction)
+        for instruction in (
+            (_BPF_LOAD_BYTE, 0, 0, _TCP_FLAGS_AT),
+            (_BPF_JUMP_IF_SET, 0, 1, _TCP_SYN),
+            (_BPF_RETURN, 0, 0, 0),
+            (_BPF_RETURN, 0, 0, 0xFFFF_FFFF),
+        )
+    )
+    memory = ctypes.create_string_buffer(program)
+    handle.setsockopt(
+        socket.SOL_SOCKET, _SO_ATTACH_FILTER, struct.pack("HP", len(program) // 8, ctypes.addressof(memory))
+    )
 
 
 def _identity(path: str | None) -> tuple[int, int] | None:

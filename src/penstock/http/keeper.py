@@ -128,7 +128,8 @@ class Keeper:
             return
         self.leaving = True
         self.notifier.stopping("answering what was accepted")
-        self.drain()
+        self.place.refuse()
+        self.reactor.set_timeout(limits.HTTP_HANDSHAKE_NS / limits.NS_PER_S, self.drain)
 
     def _reload(self) -> None:
         if self.leaving:

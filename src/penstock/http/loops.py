@@ -84,7 +84,6 @@ class Loops(Keeper):
     def drain(self) -> None:
         """Drain each loop; the last one stops the reactor."""
         assert self.station is not None
-        self.place.refuse()
         self.place.close()
         self.reactor.set_timeout(drain_limit(self.configuration), self.reactor.stop)
         self._left = 1 + len(self._others)

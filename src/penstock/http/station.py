@@ -159,7 +159,12 @@ class Station:
     def _retire(self, site: Site) -> None:
         self._former.append(site)
         if site.server is not None:
-            site.server.drain(lambda: self.reactor.defer(self._gone, site))
+            site.server.drain(lambda: self._drained(site))
+
+    def _drained(self, site: Site) -> None:
+        # In a turn of its own: the engine that tells this has not finished yet. A loop that is closed has no more turns.
+        if not self.reactor.closed:
+            self.reactor.defer(self._gone, site)
 
     def _gone(self, site: Site) -> None:
         if site in self._former:

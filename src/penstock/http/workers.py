@@ -324,7 +324,6 @@ class Workers(Keeper):
                 self._start_if_possible(post)
                 cancel(post.restart)
         # Before the workers let go: whoever connects after that is refused instead of forgotten.
-        self.place.refuse()
         self.place.close()
         for post in self.posts:
             for child in (post.current, post.coming):
