@@ -24,8 +24,8 @@ help:  ## list the chores
 build:  ## make .venv and build what is missing (the other chores do this first)
 	@$(BOOT) --venv $(VENV)
 
-run: build  ## the main job: the budgeted system under a flood, in simulated time
-	@$(RUN) -m penstock budget --queue 16 --internal 2 --ticks 5 --flood 1000
+run: build  ## the main job: serve the example site at http://127.0.0.1:8000/ until Ctrl-C
+	@$(RUN) -m penstock serve examples/site $(ARGS)
 
 test: build  ## run the whole suite
 	@$(RUN) -m pytest $(ARGS)

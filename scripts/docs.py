@@ -1,6 +1,6 @@
 """Make the pages that are generated, and check the links of all pages.
 
-    .venv/bin/python scripts/docs.py            write docs/limits.md, then check the links
+    .venv/bin/python scripts/docs.py            write docs/limits.md and the settings in docs/serve.md, then check the links
     .venv/bin/python scripts/docs.py --check    write nothing; fail if a page is out of date
 
 The examples in the pages are run by tests/docs. Links to other sites are not followed: a check must not need a network.
@@ -16,9 +16,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from penstock.cli.limits import Limit, read_limits, readable
+from penstock.http.configuration import SETTINGS
+from penstock.http.settings import as_toml
 
 ROOT = Path(__file__).resolve().parent.parent
 LIMITS_PAGE = ROOT / "docs" / "limits.md"
+SETTINGS_PAGE = ROOT / "docs" / "serve.md"
 HEAD = """# Limits
 
 <!-- Generated from src/penstock/limits.py by `make docs`. Change it there. -->
@@ -46,6 +49,17 @@ def limits_page(table: list[Limit]) -> str:
         reason = limit.reason.replace("|", "\\|")
         page.append(f"| `{limit.name}` | {readable(limit)} | {field} | {reason} |\n")
     return "".join(page)
+
+
+def settings_page(page: str) -> str:
+    """Return docs/serve.md with the settings as they are."""
+    table = ["\n| setting | default | what |\n|---|---|---|\n"]
+    for setting in SETTINGS.values():
+        default = as_toml(setting.kind.show(setting.default))
+        table.append(f"| `{setting.name}` | `{default}` | {setting.help.replace('|', chr(92) + '|')} |\n")
+    begin, end = "<!-- settings: begin -->", "<!-- settings: end -->"
+    head, _, rest = page.partition(begin)
+    return f"{head}{begin}\n{''.join(table)}\n{end}{rest.partition(end)[2]}"
 
 
 def pages() -> list[Path]:
@@ -80,14 +94,19 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="write nothing; fail if a page is out of date")
     only_check = parser.parse_args().check
     problems = []
-    page = limits_page(read_limits())
-    if not LIMITS_PAGE.exists() or LIMITS_PAGE.read_text() != page:
+    made = {
+        LIMITS_PAGE: limits_page(read_limits()),
+        SETTINGS_PAGE: settings_page(SETTINGS_PAGE.read_text()),
+    }
+    for path, page in made.items():
+        if path.exists() and path.read_text() == page:
+            continue
+        name = path.relative_to(ROOT)
         if only_check:
-            problems.append("docs/limits.md is out of date; run: make docs")
+            problems.append(f"{name} is out of date; run: make docs")
         else:
-            LIMITS_PAGE.parent.mkdir(exist_ok=True)
-            LIMITS_PAGE.write_text(page)
-            print("docs/limits.md: written")
+            path.write_text(page)
+            print(f"{name}: written")
     problems += [problem for each in pages() for problem in broken_links(each)]
     for problem in problems:
         print(problem, file=sys.stderr)

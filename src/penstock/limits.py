@@ -518,6 +518,51 @@ HTTP_LOG_RETRY_NS = 200_000_000
 # The time that a log has to write its last lines when it is closed. A disk that hangs must not hang the server.
 HTTP_LOG_CLOSE_TIMEOUT_NS = 2 * NS_PER_S
 
+# ---- HTTP: processes and threads ---------------------------------------------------------------------------------------
+
+# Worker processes, and loops in threads, of one server. More than a machine has cores only cost.
+HTTP_WORKERS_MAX = 256
+HTTP_THREADS_MAX = 256
+
+# The pause before a worker that crashed is started again; it doubles with each crash up to the second of these, and is
+# the first one again for a worker that has lived for the third.
+HTTP_WORKER_PAUSE_NS = 100_000_000
+HTTP_WORKER_PAUSE_MAX_NS = 30 * NS_PER_S
+HTTP_WORKER_SETTLED_NS = 10 * NS_PER_S
+
+# The time between the moment from which nobody can connect any more and the last accept of a server that leaves: who has
+# begun to connect gets through, on any network of one site.
+HTTP_HANDSHAKE_NS = 50_000_000
+
+# The time that a worker gets until it says that it serves; an application that imports for longer is stuck.
+HTTP_WORKER_START_NS = 60 * NS_PER_S
+
+# The time by which the drain time-out may be exceeded before a worker is killed: it ends its connections itself then.
+HTTP_WORKER_KILL_NS = 2 * NS_PER_S
+
+# The time in which what a worker has said before it ended is read: a process that it has started may hold its end open.
+HTTP_WORKER_LAST_WORDS_NS = NS_PER_S
+
+# The longest life time that a worker may be given, and the percent by which each one's differs, so that not all are
+# replaced at once.
+HTTP_WORKER_LIFETIME_MAX_NS = 30 * 86_400 * NS_PER_S
+HTTP_WORKER_JITTER_PERCENT = 10
+
+# Former workers of one place that may still be answering while newer ones serve. One more reload ends the oldest at once.
+HTTP_WORKER_FORMER_MAX = 4
+
+# Bytes of one message between a worker and its parent: counters of everything are about 10 KB.
+HTTP_CHANNEL_MAX_BYTES = 262_144
+
+# The period at which the counters of workers are collected and shown: a person reads no faster.
+HTTP_SHOW_PERIOD_NS = NS_PER_S
+
+# Bytes of a configuration file. What is larger is some other file.
+HTTP_CONFIGURATION_MAX_BYTES = 1_048_576
+
+# Characters of a wrong value that an error repeats; a whole file pasted into a variable helps nobody.
+HTTP_SHOWN_MAX_CHARACTERS = 200
+
 # ---- HTTP: files -----------------------------------------------------------------------------------------------------
 
 # Bytes of a file's content that is kept in memory and sent from there; larger ones are sent by the kernel from where they

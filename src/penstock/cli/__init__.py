@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from typing import NoReturn, Protocol, TextIO
 
-from penstock.cli import budget, echo, graph, limits, run
+from penstock.cli import budget, echo, graph, limits, run, serve
 from penstock.errors import InvariantBroken, PenstockError, UsageError
 from penstock.timed import ReactionFailed
 
@@ -42,7 +42,7 @@ class Command(Protocol):
     def run(self, options: argparse.Namespace, out: TextIO, /) -> None: ...
 
 
-COMMANDS: tuple[Command, ...] = (budget, echo, graph, limits, run)
+COMMANDS: tuple[Command, ...] = (budget, echo, graph, limits, run, serve)
 
 
 class OneSentenceParser(argparse.ArgumentParser):
