@@ -15,7 +15,8 @@ BOOT   := $(ANY) scripts/bootstrap.py $(if $(PYTHON),--python $(PYTHON))
 export PATH := $(abspath $(VENV))/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-sanitized test-all fuzz bench bench-probes check docs format clean
+.PHONY: help build run test test-sanitized test-all fuzz bench bench-net bench-probes bench-http bench-overload check docs
+.PHONY: format clean
 
 help:  ## list the chores
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' Makefile | expand -t 24
@@ -43,10 +44,21 @@ bench:  ## measure, and compare with the peers of requirements/bench.txt
 	@$(BOOT) --venv .venv-bench --with requirements/bench.txt
 	@PATH=$(CURDIR)/.venv-bench/bin:$$PATH .venv-bench/bin/python bench/run.py $(ARGS)
 
+bench-net: build  ## prove what is promised of streams and listeners, on this machine (about three minutes)
+	@$(RUN) bench/net/everything.py $(ARGS)
+
 bench-probes:  ## measure what the probes, which are always on, cost
 	@$(BOOT) --venv .venv-bench --with requirements/bench.txt
 	@$(BOOT) --venv .venv-unprobed --build unprobed
 	@PATH=$(CURDIR)/.venv-bench/bin:$$PATH .venv-bench/bin/python bench/probes.py .venv-unprobed/bin/python $(ARGS)
+
+bench-http:  ## measure the HTTP server beside those of requirements/bench-http.txt, nginx and lighttpd
+	@$(BOOT) --venv .venv-http --with requirements/bench-http.txt
+	@.venv-http/bin/python bench/http/run.py $(ARGS)
+
+bench-overload:  ## the same servers with more requests than they can answer, slow clients, floods and resets
+	@$(BOOT) --venv .venv-http --with requirements/bench-http.txt
+	@PYTHON=.venv-http/bin/python bash bench/overload/all.sh $(ARGS)
 
 check: build  ## style, types, stubs, import contracts, generated pages
 	@$(RUN) scripts/check.py

@@ -18,12 +18,20 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "penstock"
 TYPED = ("src/penstock", "scripts", "tests", "bench", "examples")
+# Folders of scripts that import one another by the plain name, as a script does; other folders use some of these names too.
+APART = ("bench/http", "bench/overload")
+TYPES_APART = "types, scripts"
 
 
 def compiled_modules() -> list[str]:
     """Return the names of the modules that are compiled: those with declarations for C beside them."""
     found = (path.with_suffix("") for path in PACKAGE.rglob("*.pxd") if path.with_suffix(".py").exists())
     return sorted(".".join(path.relative_to(PACKAGE.parent).parts) for path in found)
+
+
+def scripts_of(folder: str) -> list[Path]:
+    """Return the Python files of a folder, relative to the root."""
+    return sorted(path.relative_to(ROOT) for path in (ROOT / folder).rglob("*.py"))
 
 
 def checks() -> Iterator[tuple[str, list[str]]]:
@@ -34,7 +42,9 @@ def checks() -> Iterator[tuple[str, list[str]]]:
     yield "generated pages", [sys.executable, "scripts/docs.py", "--check"]
     contracts = "from importlinter.cli import lint_imports_command as run; run(['--no-cache', '--no-logo'])"
     yield "import contracts", [sys.executable, "-c", contracts]
-    yield "types", [*python, "mypy", *(name for name in TYPED if any((ROOT / name).rglob("*.py")))]
+    apart = ["--exclude", f"^({'|'.join(APART)})/"]
+    yield "types", [*python, "mypy", *apart, *(name for name in TYPED if any((ROOT / name).rglob("*.py")))]
+    yield TYPES_APART, [*python, "mypy", *(path.as_posix() for folder in APART for path in scripts_of(folder))]
     stubs = [
         "--ignore-disjoint-bases",
         "--concise",
@@ -47,6 +57,9 @@ def checks() -> Iterator[tuple[str, list[str]]]:
 
 def environment(name: str) -> Mapping[str, str]:
     """Return the environment for a check. The import contracts read sources, which the editable install hides."""
+    if name == TYPES_APART:
+        folders = (str(ROOT / folder / below) for folder in APART for below in (".", "apps"))
+        return {**os.environ, "MYPYPATH": os.pathsep.join(map(os.path.normpath, folders))}
     if name != "import contracts":
         return os.environ
     builds = (str(path) for path in (ROOT / "build").glob("*"))

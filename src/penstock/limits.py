@@ -129,6 +129,14 @@ OPERATIONS_SHARE = 64
 # Records of descriptors that a loop makes before they are needed. None: the first connections cost 0.1 us more.
 PREALLOCATED_DESCRIPTORS = 0
 
+# Threads that may run one shared loop at once. Its lock is one for all: more threads than processors wait for each other.
+SHARED_THREADS_MAX = 64
+
+# Tries to take the lock of a shared loop before a thread sleeps: about 2 us, what going to sleep and waking up costs at
+# least. To open descriptors and start timers is rare, and may sleep at once.
+IO_SPINS = 100
+REGISTRATION_SPINS = 0
+
 # ---- streams, listeners, datagrams, names ----------------------------------------------------------------------------
 
 # Bytes that all streams of one loop may have received and not yet handed over. Sixteen full shares: a turn moves at most
@@ -232,11 +240,20 @@ class Policy:
     operations_per_queue_max: int = OPERATIONS_PER_QUEUE_MAX
     operations_share: int = OPERATIONS_SHARE
     preallocated_descriptors: int = PREALLOCATED_DESCRIPTORS
+    shared_threads_max: int = SHARED_THREADS_MAX
+    io_spins: int = IO_SPINS
+    registration_spins: int = REGISTRATION_SPINS
+    io_locking: bool = True
+    registration_locking: bool = True
+    use_eventfd: bool = True
     on_invariant: OnInvariant = "raise"
 
     def __post_init__(self) -> None:
         for name, (least, most) in POLICY_RANGES.items():
             require_whole(name, getattr(self, name), least, most)
+        for name in POLICY_SWITCHES:
+            if not isinstance(getattr(self, name), bool):
+                raise UsageError(f"{name} is {getattr(self, name)!r}; give True or False")
         if self.on_invariant not in ("raise", "abort"):
             raise UsageError(f'on_invariant is {self.on_invariant!r}; give "raise" or "abort"')
 
@@ -259,10 +276,15 @@ POLICY_RANGES: dict[str, tuple[int, int]] = {
     "operations_per_queue_max": (1, 1_048_576),
     "operations_share": (1, 65_536),
     "preallocated_descriptors": (0, DESCRIPTORS_MAX),
+    "shared_threads_max": (1, 1_024),
+    "io_spins": (0, 1_000_000),
+    "registration_spins": (0, 1_000_000),
 }
+POLICY_SWITCHES = ("io_locking", "registration_locking", "use_eventfd")
 
-if {field.name for field in fields(Policy)} != POLICY_RANGES.keys() | {"on_invariant"}:  # pragma: no cover
-    raise AssertionError("POLICY_RANGES does not list every field of Policy")
+_LISTED = {*POLICY_RANGES, *POLICY_SWITCHES, "on_invariant"}
+if {field.name for field in fields(Policy)} != _LISTED:  # pragma: no cover
+    raise AssertionError("POLICY_RANGES and POLICY_SWITCHES do not list every field of Policy")
 
 
 # ---- the simulated kernel, in detail ---------------------------------------------------------------------------------
@@ -421,6 +443,10 @@ WSGI_WAIT_S = 1.0
 WSGI_RETRY_S = 0.001
 WSGI_CLOSE_S = 10.0
 
+# How often those who watch the status of a server are told of it, and how many may watch at once.
+STATUS_PERIOD_NS = NS_PER_S
+STATUS_WATCHERS_MAX = 32
+
 # Connections that are looked at to find an idle one to close for a new one.
 HTTP_EVICT_LOOKS = 64
 
@@ -440,6 +466,57 @@ HTTP_WORK_BUDGET_NS = 2_000_000
 # The server is overloaded when over the first of these times no request waited less than the second.
 HTTP_OVERLOAD_INTERVAL_NS = 100_000_000
 HTTP_OVERLOAD_AGE_NS = 5_000_000
+
+# How long a request may wait while the server is overloaded: for so many services, at least and at most for these times
+# (but for two services in any case). Who waits longer is refused while that still helps: clients give up after some 50
+# to 100 ms.
+HTTP_OVERLOAD_SERVICES = 8
+HTTP_OVERLOAD_WAIT_MIN_NS = 20_000_000
+HTTP_OVERLOAD_WAIT_MAX_NS = 30_000_000
+
+# How much longer an address may wait that has had less than its share, while others are refused because they had more.
+HTTP_OVERLOAD_LIGHT_FACTOR = 3
+
+# Addresses whose share is known (40 bytes each): far more than contend at once, and a flood of addresses cannot grow it.
+HTTP_SHARE_SLOTS = 4_096
+
+# What an address has had is forgotten by an eighth in this time, so that it is about the last second that counts.
+HTTP_SHARE_EPOCH_NS = 134_217_728
+
+# Health checks that may wait in the place that is reserved for them, and how many per second may use it: a load
+# balancer asks once in some seconds, and whoever pretends to be one gains nothing.
+HTTP_RESERVED_QUEUE_CAPACITY = 16
+HTTP_RESERVED_PER_SECOND = 20
+
+# The limit of requests in work is looked at once in this time. Before anything is known it is this.
+HTTP_PACE_WINDOW_NS = 100_000_000
+HTTP_IN_WORK_FIRST = 16
+
+# What a refusal costs: receiving, parsing, sending a prepared answer. When refusing takes as long as serving, reading
+# pauses for every other slice of this length.
+HTTP_REFUSAL_COST_NS = 15_000
+HTTP_THROTTLE_SLICE_NS = 2_000_000
+
+# ---- HTTP: the access log --------------------------------------------------------------------------------------------
+
+# Bytes of lines that wait for the writer, the least and the most that may be asked for: two seconds of 5,000 lines each.
+HTTP_LOG_RING_BYTES = 1_048_576
+HTTP_LOG_RING_MIN_BYTES = 256
+HTTP_LOG_RING_MAX_BYTES = 1_073_741_824
+
+# Bytes of one text in a line after escaping; what is longer is cut. And the parts that a format may have.
+HTTP_LOG_FIELD_BYTES = 2_048
+HTTP_LOG_PARTS_MAX = 128
+
+# The largest number of requests of which one is logged. More is the same as no log.
+HTTP_LOG_SAMPLE_MAX = 1_000_000
+
+# The time for which the writer gathers lines before it writes them, and that it waits after a failed write.
+HTTP_LOG_GATHER_NS = 50_000_000
+HTTP_LOG_RETRY_NS = 200_000_000
+
+# The time that a log has to write its last lines when it is closed. A disk that hangs must not hang the server.
+HTTP_LOG_CLOSE_TIMEOUT_NS = 2 * NS_PER_S
 
 # ---- HTTP: processes and threads ---------------------------------------------------------------------------------------
 
@@ -536,56 +613,6 @@ HTTP_LISTING_MAX = 2_000
 
 # The longest time for which a client may be told to keep a file: RFC 9111 advises no more than a year.
 HTTP_MAX_AGE_MAX_S = 31_536_000
-# How long a request may wait while the server is overloaded: for so many services, at least and at most for these times
-# (but for two services in any case). Who waits longer is refused while that still helps: clients give up after some 50
-# to 100 ms.
-HTTP_OVERLOAD_SERVICES = 8
-HTTP_OVERLOAD_WAIT_MIN_NS = 20_000_000
-HTTP_OVERLOAD_WAIT_MAX_NS = 30_000_000
-
-# How much longer an address may wait that has had less than its share, while others are refused because they had more.
-HTTP_OVERLOAD_LIGHT_FACTOR = 3
-
-# Addresses whose share is known (40 bytes each): far more than contend at once, and a flood of addresses cannot grow it.
-HTTP_SHARE_SLOTS = 4_096
-
-# What an address has had is forgotten by an eighth in this time, so that it is about the last second that counts.
-HTTP_SHARE_EPOCH_NS = 134_217_728
-
-# Health checks that may wait in the place that is reserved for them, and how many per second may use it: a load
-# balancer asks once in some seconds, and whoever pretends to be one gains nothing.
-HTTP_RESERVED_QUEUE_CAPACITY = 16
-HTTP_RESERVED_PER_SECOND = 20
-
-# The limit of requests in work is looked at once in this time. Before anything is known it is this.
-HTTP_PACE_WINDOW_NS = 100_000_000
-HTTP_IN_WORK_FIRST = 16
-
-# What a refusal costs: receiving, parsing, sending a prepared answer. When refusing takes as long as serving, reading
-# pauses for every other slice of this length.
-HTTP_REFUSAL_COST_NS = 15_000
-HTTP_THROTTLE_SLICE_NS = 2_000_000
-
-# ---- HTTP: the access log --------------------------------------------------------------------------------------------
-
-# Bytes of lines that wait for the writer, the least and the most that may be asked for: two seconds of 5,000 lines each.
-HTTP_LOG_RING_BYTES = 1_048_576
-HTTP_LOG_RING_MIN_BYTES = 256
-HTTP_LOG_RING_MAX_BYTES = 1_073_741_824
-
-# Bytes of one text in a line after escaping; what is longer is cut. And the parts that a format may have.
-HTTP_LOG_FIELD_BYTES = 2_048
-HTTP_LOG_PARTS_MAX = 128
-
-# The largest number of requests of which one is logged. More is the same as no log.
-HTTP_LOG_SAMPLE_MAX = 1_000_000
-
-# The time for which the writer gathers lines before it writes them, and that it waits after a failed write.
-HTTP_LOG_GATHER_NS = 50_000_000
-HTTP_LOG_RETRY_NS = 200_000_000
-
-# The time that a log has to write its last lines when it is closed. A disk that hangs must not hang the server.
-HTTP_LOG_CLOSE_TIMEOUT_NS = 2 * NS_PER_S
 
 # ---- timed programs --------------------------------------------------------------------------------------------------
 
@@ -624,8 +651,11 @@ TIMED_REACTIONS_PER_TURN = 4_096
 # Entries that a trace keeps; the oldest are dropped and counted.
 TRACE_CAPACITY = 1_000_000
 
-# Lines of a record that a replay accepts.
+# Lines of a record that a replay accepts, bytes of the whole file, and bytes of one line: a record may come from anywhere,
+# and all of it is held in memory.
 RECORD_LINES_MAX = 10_000_000
+RECORD_BYTES_MAX = 1_073_741_824
+RECORD_LINE_BYTES_MAX = 1_048_576
 
 # How much faster than physical time a program may be asked to run.
 TIMED_SPEED_MAX = 1_000_000

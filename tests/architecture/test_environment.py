@@ -36,6 +36,7 @@ def test_the_pinned_tools_contain_what_the_build_and_the_project_need() -> None:
 
 def test_bench_requirements_are_pinned() -> None:
     assert pinned("bench.txt")
+    assert pinned("bench-http.txt")
 
 
 def bootstrap(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -151,6 +151,11 @@ def test_extensions_cannot_outweigh_the_content_for_long() -> None:
     assert chunked(wasteful * 60)[0] == MORE
     assert chunked(wasteful * 80)[3] == 400
     assert decode_chunked(wasteful * 80)[0] == "bad"
+    # 68 times 239 bytes too many, and 132 more, are just what is allowed.
+    data = (b"1;" + b"x" * 252 + b"\r\na\r\n") * 68 + b"1;" + b"x" * 145
+    for rest, expected in ((b"\r\na\r\n", "more"), (b"x\r\na\r\n", "bad")):
+        assert decode_chunked(data + rest)[0] == expected
+        assert (chunked(data + rest)[0] == MORE) == (expected == "more")
     fair = b"ff;" + b"x" * 250 + b"\r\n" + b"a" * 255 + b"\r\n"
     assert chunked(fair * 200)[0] == MORE
 

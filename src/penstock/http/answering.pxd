@@ -13,6 +13,7 @@ cdef class Answering:
     cdef readonly list recent       # what went wrong lately, for the status page
     cdef object work                # the bound method, made once
 
+    cdef int _done(self, Request request) except -1
     cdef int _let_go(self, Request request) except -1
     cdef int _schedule(self) except -1
     cdef int _failed(self, object error, object what) except -1

@@ -25,7 +25,7 @@ from cython.cimports.penstock.http.feed import (
     feed_settle,
 )
 from cython.cimports.penstock.http.output import output_fields, output_flush, output_put, source_add, sources_send
-from cython.cimports.penstock.http.steps import step, step_deadline, step_end, step_tell
+from cython.cimports.penstock.http.progress import step, step_deadline, step_end, step_tell
 from cython.cimports.penstock.http.types import (
     EVENT_STALL,
     METHOD_HEAD,
@@ -57,15 +57,23 @@ class Answering:
 
     # ---- the end of a request -------------------------------------------------------------------------------------------
 
-    def _let_go(self, request: Request):
-        """The program is done with a request, or nobody waits for it any more: the admission hears of it once."""
+    def _done(self, request: Request):
+        """The program is through with a request: the admission hears of it once."""
         if request.c.begun:
             request.c.begun = False
+            admission_done(self.c.admission, cython.address(request.c.work), clock_now(self.c.loop.clock))
+            if self.c.by_state[STATE_QUEUED] > 0 and not self.c.working:
+                self._schedule()
+        return 0
+
+    def _let_go(self, request: Request):
+        """A request is answered, or nobody waits for it any more: its record lets go of the object."""
+        self._done(request)
+        if request.c.owned:
+            request.c.owned = False
             if request.c.cut_from != cython.NULL:
                 request.c.cut_from.cut = cython.NULL
                 request.c.cut_from = cython.NULL
-            admission_done(self.c.admission, cython.address(request.c.work), clock_now(self.c.loop.clock))
-            # The reference that the record had.
             Py_DECREF(request)
         return 0
 
@@ -104,6 +112,9 @@ class Answering:
             self._let_go(request)
             return False
         whole: cython.bint = self._begin_answer(request, response)
+        if not response.holds:
+            # A peer that takes its answer slowly does not keep the program from others.
+            self._done(request)
         if whole:
             self._finish(request)
         else:
@@ -209,8 +220,6 @@ class Answering:
         self._let_go(request)
         if conn != cython.NULL:
             feed_done(conn, c)
-            if self.c.by_state[STATE_QUEUED] > 0:
-                self._schedule()
         return 0
 
     def _piece(self, request: Request):

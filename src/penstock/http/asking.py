@@ -27,7 +27,7 @@ from cython.cimports.penstock.http.output import (
     output_put,
     sources_send,
 )
-from cython.cimports.penstock.http.steps import step, step_end, step_tell, step_wants
+from cython.cimports.penstock.http.progress import step, step_end, step_tell, step_wants
 from cython.cimports.penstock.http.types import (
     BODY_BAD,
     BODY_DONE,

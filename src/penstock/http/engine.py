@@ -23,7 +23,13 @@ from cython.cimports.penstock.core.loop import Loop
 from cython.cimports.penstock.core.nogil import native_start_timer
 from cython.cimports.penstock.core.types import LoopC
 from cython.cimports.penstock.http.account import account_end, account_peer
-from cython.cimports.penstock.http.admission import admission_due_ns, admission_next, admission_of, admission_withdraw
+from cython.cimports.penstock.http.admission import (
+    admission_drain,
+    admission_due_ns,
+    admission_next,
+    admission_of,
+    admission_withdraw,
+)
 from cython.cimports.penstock.http.answering import Answering
 from cython.cimports.penstock.http.exchange import Request, exchange_close, exchange_free, request_for
 from cython.cimports.penstock.http.feed import (
@@ -38,7 +44,7 @@ from cython.cimports.penstock.http.feed import (
 from cython.cimports.penstock.http.files import files_of
 from cython.cimports.penstock.http.log import log_of
 from cython.cimports.penstock.http.output import output_close, output_open, sources_drop
-from cython.cimports.penstock.http.steps import step
+from cython.cimports.penstock.http.progress import step
 from cython.cimports.penstock.http.types import (
     EVENT_START,
     NEED_CONTENT,
@@ -407,8 +413,10 @@ class Engine(Answering):
         begin_ns: int64_t = clock_now(c.loop.clock)
         now_ns: int64_t = begin_ns
         c.scheduled = False
-        feed_expired(c)
+        c.working = True
         while True:
+            # What is too late goes first: then what is next is still worth the work.
+            feed_expired(c)
             work: cython.pointer[WorkC] = admission_next(c.admission, now_ns)
             if work == cython.NULL:
                 break
@@ -418,12 +426,16 @@ class Engine(Answering):
             step(conn, EVENT_START)
             try:
                 self._run(request)
-            finally:
-                now_ns = clock_now(c.loop.clock)
-                if now_ns - begin_ns >= c.work_ns:
-                    self._schedule()
-            if c.scheduled:
+            except BaseException:
+                # It leaves the loop; what waits is taken up when that runs again.
+                c.working = False
+                self._schedule()
+                raise
+            now_ns = clock_now(c.loop.clock)
+            if now_ns - begin_ns >= c.work_ns:
+                self._schedule()
                 break
+        c.working = False
         feed_expired(c)
         c.lag_ns = now_ns - begin_ns
         _arm(c)
@@ -482,8 +494,12 @@ class Engine(Answering):
             self.on_idle()
 
     def abort(self):
-        """End all connections at once."""
-        conn: cython.pointer[HttpC] = self.c.first
+        """End all connections at once; what waits is refused."""
+        c: cython.pointer[EngineC] = cython.address(self.c)
+        conn: cython.pointer[HttpC]
+        admission_drain(c.admission, clock_now(c.loop.clock))
+        feed_expired(c)
+        conn = c.first
         while conn != cython.NULL:
             conn.stream.reset = True
             stream_end(conn.stream, END_ABORTED, 0)

@@ -173,6 +173,7 @@ def request_for(c: cython.pointer[RequestC], engine, peer: str) -> Request:
     request.peer = peer
     c.object = cython.cast(cython.pointer[PyObject], request)
     c.begun = True
+    c.owned = True
     Py_INCREF(request)
     return request
 
@@ -239,6 +240,13 @@ class Request:
     def scheme(self):
         """How the request came: "http" or "https"."""
         return "https" if self.c.engine.secure else "http"
+
+    @property
+    def certificate(self):
+        """What the client has shown of itself on a private connection, as the ssl module tells it; or None."""
+        if self.c.conn == cython.NULL or self.c.conn.tls == cython.NULL:
+            return None
+        return cython.cast(object, self.c.conn.tls).certificate
 
     @property
     def headers(self):

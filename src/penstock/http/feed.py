@@ -28,7 +28,7 @@ from cython.cimports.penstock.http.asking import (
 )
 from cython.cimports.penstock.http.head import head_feed, head_reset
 from cython.cimports.penstock.http.output import output_flush, sources_send
-from cython.cimports.penstock.http.steps import step, step_deadline, step_end, step_tell, step_wants
+from cython.cimports.penstock.http.progress import step, step_deadline, step_end, step_tell, step_wants
 from cython.cimports.penstock.http.types import (
     EVENT_BYTES,
     EVENT_LAST,

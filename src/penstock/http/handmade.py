@@ -7,37 +7,14 @@ Nothing is checked but the sizes: who makes a head by hand says what is in it. T
 import cython
 from cython.cimports.libc.stdint import uint16_t
 from cython.cimports.libc.string import memset
-from cython.cimports.penstock.http.types import (
-    FIELD_ACCEPT_ENCODING,
-    FIELD_HOST,
-    FIELD_IF_MATCH,
-    FIELD_IF_MODIFIED_SINCE,
-    FIELD_IF_NONE_MATCH,
-    FIELD_IF_RANGE,
-    FIELD_IF_UNMODIFIED_SINCE,
-    FIELD_OTHER,
-    FIELD_RANGE,
-    METHOD_GET,
-    METHOD_HEAD,
-    METHOD_OTHER,
-    TARGET_ORIGIN,
-    HeadC,
-)
+from cython.cimports.penstock.http.types import FIELD_OTHER, METHOD_OTHER, TARGET_ORIGIN, HeadC
 
 from penstock import limits
 from penstock.errors import UsageError
+from penstock.http.words import FIELDS, METHODS
 
-KNOWN = {
-    b"host": FIELD_HOST,
-    b"if-match": FIELD_IF_MATCH,
-    b"if-none-match": FIELD_IF_NONE_MATCH,
-    b"if-modified-since": FIELD_IF_MODIFIED_SINCE,
-    b"if-unmodified-since": FIELD_IF_UNMODIFIED_SINCE,
-    b"if-range": FIELD_IF_RANGE,
-    b"range": FIELD_RANGE,
-    b"accept-encoding": FIELD_ACCEPT_ENCODING,
-}
-METHODS = {b"GET": METHOD_GET, b"HEAD": METHOD_HEAD}
+KNOWN = {name: number for number, name in enumerate(FIELDS) if name}
+NUMBERS = {name: number for number, name in enumerate(METHODS) if name}
 
 
 class Made:
@@ -54,7 +31,7 @@ class Made:
             raise UsageError(f"the request has {len(fields)} fields; give at most {limits.HTTP_FIELDS_MAX}")
         self.text = self.kept
         memset(cython.address(self.head), 0, cython.sizeof(HeadC))
-        self.head.method = METHODS.get(method, METHOD_OTHER)
+        self.head.method = NUMBERS.get(method, METHOD_OTHER)
         self.head.minor = 1
         self.head.form = TARGET_ORIGIN
         self.head.path.start = len(method) + 1

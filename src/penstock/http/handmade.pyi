@@ -2,7 +2,7 @@ from collections.abc import Sequence
 from typing import final
 
 KNOWN: dict[bytes, int]
-METHODS: dict[bytes, int]
+NUMBERS: dict[bytes, int]
 
 @final
 class Made:

@@ -52,18 +52,26 @@ class Response:
 
     `body` is bytes, text (sent as UTF-8), a `FilePart`, or an iterable of bytes, which is asked for more only as fast as
     the peer takes it, and may yield `WAIT` when it has nothing yet. `headers` are pairs; a Content-Length among them is
-    a promise, and a body that breaks it ends the connection.
+    a promise, and a body that breaks it ends the connection. With `holds` the request counts as in work until its content
+    is complete, as a thread does that makes it; else only until the answer begins.
     """
 
-    __slots__ = ("body", "head", "length", "status")
+    __slots__ = ("body", "head", "holds", "length", "status")
 
     def __init__(
-        self, status: int = 200, body: Content = b"", headers: Fields = (), *, content_type: str | None = None
+        self,
+        status: int = 200,
+        body: Content = b"",
+        headers: Fields = (),
+        *,
+        content_type: str | None = None,
+        holds: bool = False,
     ) -> None:
         if isinstance(status, bool) or not isinstance(status, int) or not 200 <= status <= 599:
             raise UsageError(f"status is {status!r}; give a number from 200 to 599")
         self.status = int(status)
         self.length: int | None = None
+        self.holds = holds
         if isinstance(body, str):
             body = body.encode()
             content_type = content_type or "text/plain; charset=utf-8"

@@ -45,6 +45,9 @@ class Secure(Protocol):
     def begin(self, engine: Engine, stream: Stream) -> None:
         """Take a fresh connection over, and give the engine what it says in clear."""
 
+    def counters(self) -> dict[str, Any]:
+        """Everything that is counted."""
+
 
 class Server:
     """Answers HTTP/1.1 on one loop.
@@ -195,7 +198,35 @@ class Server:
             counted["files"] = engine.files.counters()
         if engine.log is not None:
             counted["log"] = engine.log.counters()
+        if engine.secure is not None:
+            counted["tls"] = engine.secure.counters()
+        counted["bounds"] = self._bounds(counted)
+        counted["loop"] = self._loop_figures()
         return counted
+
+    def _bounds(self, counted: dict[str, Any]) -> dict[str, list[int]]:
+        """What is bounded, how much of it there is, and how much there may be."""
+        admission, options = counted["admission"], self.options
+        return {
+            "connections": [counted["open"], options.max_connections],
+            "requests waiting": [admission["waiting"], options.max_requests_queued],
+            "requests in work": [admission["in_work"], min(admission["limit"], options.max_requests_in_work)],
+        }
+
+    def _loop_figures(self) -> dict[str, Any]:
+        """What the loop has counted, as far as it tells how the server does."""
+        stats = self.reactor.stats()
+        return {
+            "turns": stats.turns,
+            "asleep_s": stats.asleep_ns / limits.NS_PER_S,
+            "turn_ns": list(stats.turn_ns.buckets),
+            "turn_total_ns": stats.turn_ns.total,
+            "errors": stats.errors,
+            "lanes": {
+                lane.name: {"depth": lane.depth, "capacity": lane.capacity, "run": lane.run, "dropped": lane.dropped}
+                for lane in stats.lanes
+            },
+        }
 
     def close(self) -> None:
         """End everything at once. Closing twice changes nothing."""

@@ -536,6 +536,7 @@ cdef struct RequestC:       # a request that outlives the call that has received
     bint answered           # the answer has begun
     bint finished           # ... and is complete
     bint begun              # admission counts it as in work
+    bint owned              # the reference in `object` is this record's own
     bint chunked            # the answer's content is sent in chunks
     bint within             # ... and the last one is not closed yet
     bint bodiless           # the answer has no content: HEAD, 204, 304
@@ -610,6 +611,7 @@ cdef struct EngineC:
     bint spooling           # content that is too large for memory is kept in files
     bint draining
     bint scheduled          # the work step is deferred
+    bint working            # ... or runs
     bint secure             # connections are encrypted
     char* prefix            # what a path must begin with to be a file's
     uint32_t prefix_size

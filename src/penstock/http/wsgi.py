@@ -96,6 +96,8 @@ class Job:
         self.handler = handler
         self.request = request
         self.environ = environ(request, len(handler._threads) > 1)
+        # The application may put something else into its place.
+        self.input = self.environ["wsgi.input"]
         self.status = 0
         self.fields: list[tuple[str, str]] | None = None
         self.begun = False
@@ -121,7 +123,7 @@ class Job:
                 close = getattr(result, "close", None)
                 if close is not None:
                     close()
-                self.environ["wsgi.input"].close()
+                self.input.close()
         except Gone:
             pass
         except BaseException as error:
@@ -163,7 +165,7 @@ class Job:
     def _head(self, body: bytes | Iterable[bytes | Wait]) -> Response:
         if self.fields is None:
             raise UsageError("the application answered without calling start_response")
-        return Response(self.status, body, self.fields)
+        return Response(self.status, body, self.fields, holds=True)
 
     def _begin(self, body: bytes | Iterable[bytes | Wait]) -> None:
         response = self._head(body)
