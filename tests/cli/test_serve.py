@@ -222,9 +222,7 @@ def test_too_few_descriptors_are_said_and_served_with() -> None:
         assert server.get("/")[0] == 200
         assert server.leave()[0] == 0
     (complaint,) = server.complaints
-    assert complaint.startswith(
-        "penstock: the system allows 300 descriptors, fewer than 20,000 connections need;"
-    )
+    assert complaint.startswith("penstock: the system allows 300 descriptors, fewer than 20,000 connections need;")
 
 
 # ---- checking --------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from tests.http.serving import (
     ENVIRONMENT,
     PATIENCE_S,
     Load,
+    Serving,
     answer,
     ask,
     eventually,
@@ -50,14 +52,27 @@ def site(tmp_path: Path) -> Path:
     return folder
 
 
+def all_gone(pids: set[int]) -> bool:
+    return all(gone(pid) for pid in pids)
+
+
+def has_age(server: Serving, age: int) -> bool:
+    return f"max-age={age}" in server.get()[1]
+
+
 def pid_of(content: bytes) -> int:
     return int(content.split()[1])
 
 
-def all_pids(server, count: int) -> set[int]:
+def all_pids(server: Serving, count: int) -> set[int]:
     """Ask until all workers have answered."""
     found: set[int] = set()
-    eventually(lambda: found.add(pid_of(server.get()[2])) or len(found) >= count, f"{count} workers")
+
+    def another() -> bool:
+        found.add(pid_of(server.get()[2]))
+        return len(found) >= count
+
+    eventually(another, f"{count} workers")
     return found
 
 
@@ -163,7 +178,7 @@ def test_a_killed_worker_disturbs_nobody_else_and_its_queue_is_answered(app: Pat
         assert server.leave()[0] == 0
 
 
-def connected_to(server, pid: int) -> socket.socket | None:
+def connected_to(server: Serving, pid: int) -> socket.socket | None:
     client = server.connect()
     if pid_of(ask(client)[2]) == pid:
         return client
@@ -174,12 +189,14 @@ def connected_to(server, pid: int) -> socket.socket | None:
 def test_the_pause_before_a_restart_grows(app: Path) -> None:
     with serving("app:handler", "--workers", "2", cwd=app) as server:
         for pause in ("0.1", "0.2", "0.4"):
-            eventually(lambda pause=pause: die(server) or server.complained(f"begins in {pause} s")(), pause)
+            complained = server.complained(f"begins in {pause} s")
+            while not complained():
+                die(server)
         assert server.get()[0] == 200
         assert server.leave()[0] == 0
 
 
-def die(server) -> None:
+def die(server: Serving) -> None:
     with server.connect() as client:
         client.sendall(b"GET /die HTTP/1.1\r\nHost: a\r\n\r\n")
         with contextlib.suppress(OSError):
@@ -191,7 +208,7 @@ def test_workers_leave_when_their_parent_is_killed(app: Path) -> None:
         pids = all_pids(server, 2)
         server.send(signal.SIGKILL)
         for pid in pids:
-            eventually(lambda pid=pid: gone(pid), f"process {pid}")
+            eventually(partial(gone, pid), f"process {pid}")
 
 
 def test_a_worker_that_never_serves_ends_the_command_with_its_reason(app: Path) -> None:
@@ -209,7 +226,7 @@ def test_a_worker_that_never_serves_ends_the_command_with_its_reason(app: Path) 
 
 def test_workers_are_replaced_when_they_are_old(app: Path) -> None:
     with (
-        serving("app:handler", "--workers", "2", "--worker-lifetime", "0.5", cwd=app) as server,
+        serving("app:handler", "--workers", "2", "--worker-lifetime", "0.5", "--deadline", "60", cwd=app) as server,
         Load(server) as load,
     ):
         first = all_pids(server, 2)
@@ -248,7 +265,7 @@ def holding(app: Path, *arguments: str):
         yield server, client
 
 
-def refused(server) -> bool:
+def refused(server: Serving) -> bool:
     try:
         with socket.create_connection(server.address, timeout=1):
             return False
@@ -306,7 +323,7 @@ def test_a_reload_changes_the_configuration_and_loses_nothing(
             load.more(5)
             server.send(signal.SIGHUP)
             eventually(server.complained("serving with the configuration as it is now", age - 1))
-            eventually(lambda age=age: f"max-age={age}" in server.get()[1], "the new age")
+            eventually(partial(has_age, server, age), "the new age")
         load.more(5)
         load.stop()
         assert load.lost == []
@@ -314,7 +331,7 @@ def test_a_reload_changes_the_configuration_and_loses_nothing(
 
 
 def test_a_reload_starts_workers_with_the_application_as_it_is_now(app: Path) -> None:
-    with serving("app:handler", "--workers", "2", cwd=app) as server, Load(server) as load:
+    with serving("app:handler", "--workers", "2", "--deadline", "60", cwd=app) as server, Load(server) as load:
         first = all_pids(server, 2)
         (app / "app.py").write_text(APPLICATION.replace('"first"', '"second application"'))
         server.send(signal.SIGHUP)
@@ -356,12 +373,12 @@ def test_a_broken_reload_changes_nothing(
 def test_a_reload_changes_the_number_of_workers(app: Path) -> None:
     config = app / "penstock.toml"
     config.write_text("workers = 2\n")
-    with serving("app:handler", "--config", str(config), cwd=app) as server, Load(server) as load:
+    with serving("app:handler", "--config", str(config), "--deadline", "60", cwd=app) as server, Load(server) as load:
         former = all_pids(server, 2)
         for count in (4, 2):
             config.write_text(f"workers = {count}\n")
             server.send(signal.SIGHUP)
-            eventually(lambda former=former: all(gone(pid) for pid in former), "the former workers")
+            eventually(partial(all_gone, former), "the former workers")
             former = all_pids(server, count)
         load.stop()
         assert load.lost == []

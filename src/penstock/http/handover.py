@@ -17,6 +17,7 @@ import struct
 import sys
 import time
 from collections.abc import MutableMapping
+from typing import Any
 
 from penstock import limits
 from penstock.errors import UsageError
@@ -27,6 +28,7 @@ from penstock.net.address import from_system, is_literal, show, system_address
 _LISTEN_FDS_START = 3
 # Of Linux: the option that gives a socket a filter, and the filter's instructions. It sees a packet from the TCP header on.
 _SO_ATTACH_FILTER = 26
+_SO_DETACH_FILTER = 27
 _BPF_LOAD_BYTE = 0x30
 _BPF_JUMP_IF_SET = 0x45
 _BPF_RETURN = 0x06
@@ -49,7 +51,7 @@ class Place:
         self._file = _identity(path)
 
     @property
-    def address(self) -> object:
+    def address(self) -> Any:
         """(host, port) or a path, with the port that the system chose."""
         return from_system(self.sockets[0].getsockname())
 
@@ -65,18 +67,26 @@ class Place:
             while len(self.sockets) > count:
                 self.sockets.pop().close()
 
-    def refuse(self) -> None:
-        """Let nobody connect any more; who has connected waits to be accepted. What was inherited goes on: it is not ours.
+    def refuse(self, beyond: int = 0) -> None:
+        """Let nobody connect any more, to the sockets from number `beyond` on; who has connected waits to be accepted.
+
+        What was inherited goes on: it is not ours.
 
         Closing alone would reset those who connect after the last accept. With a filter that drops what begins a
         connection, those that have begun it come through, and the others are told after the close that nobody listens.
         """
-        for each in self.sockets if self._own else ():
+        for each in self.sockets[beyond:] if self._own else ():
             with contextlib.suppress(OSError):
                 if each.family == socket.AF_UNIX:
                     each.shutdown(socket.SHUT_RD)
                 elif sys.platform == "linux":
                     _let_no_beginning_through(each)
+
+    def accept_again(self) -> None:
+        """Let people connect after all."""
+        for each in self.sockets if self._own and sys.platform == "linux" else ():
+            with contextlib.suppress(OSError):
+                each.setsockopt(socket.SOL_SOCKET, _SO_DETACH_FILTER, 0)
 
     def close(self, *, remove: bool = True) -> None:
         """Let go; with `remove`, a Unix socket's file goes too if it is still ours."""

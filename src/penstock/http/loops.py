@@ -9,6 +9,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from penstock import limits
@@ -69,7 +70,9 @@ class Loops(Keeper):
                 f"workers is {configuration.workers} and threads is {configuration.threads} now; "
                 "this process keeps its loops until it is restarted"
             )
-        _owning(place[0].dup(), lambda listening: self.station and self.station.replace(configuration, listening))
+        _owning(place[0].dup(), partial(self.station.replace, configuration))
+        if place is not self.place:
+            self.place.refuse()
         for number, other in enumerate(self._others, 1):
             other.post(other.replace, configuration, place[number].dup())
         self.moved(configuration, place)
@@ -174,7 +177,7 @@ class LoopThread(threading.Thread):
     def replace(self, configuration: Configuration, listening: socket.socket) -> None:
         """Serve another configuration."""
         try:
-            _owning(listening, lambda own: self._station.replace(configuration, own))
+            _owning(listening, partial(self._station.replace, configuration))
         except (PenstockError, OSError) as error:
             self._owner.reactor.defer_threadsafe(self._owner.tell, f"{self.name} keeps its configuration: {error}")
 

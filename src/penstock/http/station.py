@@ -142,7 +142,9 @@ class Station:
         if self._listening is not listening and self._listening is not None:
             self._listening.close()
         self._listening = listening
-        self._retire(former)
+        # Who is connecting where nobody is served any more still gets through.
+        self._former.append(former)
+        self.reactor.set_timeout(limits.HTTP_HANDSHAKE_NS / limits.NS_PER_S, self._retire, former)
         while len(self._former) > limits.HTTP_WORKER_FORMER_MAX:
             self._gone(self._former[0])
 
@@ -154,11 +156,11 @@ class Station:
             if self._listening is not None:
                 self._listening.close()
                 self._listening = None
+            self._former.append(self.site)
             self._retire(self.site)
 
     def _retire(self, site: Site) -> None:
-        self._former.append(site)
-        if site.server is not None:
+        if site.server is not None and site in self._former:
             site.server.drain(lambda: self._drained(site))
 
     def _drained(self, site: Site) -> None:

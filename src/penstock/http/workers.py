@@ -272,8 +272,17 @@ class Workers(Keeper):
         configuration, place = self._pending
         count = configuration.workers
         come = [post.coming for post in self.posts[:count]]
-        if not all(child is not None and child.state == SERVING for child in come):
+        if all(child is not None and child.state == SERVING for child in come):
+            # What will not be served any more: who is connecting there still gets through.
+            self.place.refuse(count if place is self.place else 0)
+            self.reactor.set_timeout(limits.HTTP_HANDSHAKE_NS / NS_PER_S, self._commit, self._pending)
+
+    def _commit(self, pending: tuple[Configuration, Place]) -> None:
+        """Let the new workers have their posts, unless the reload was called off meanwhile."""
+        if self._pending is not pending:
             return
+        configuration, place = pending
+        count = configuration.workers
         self._pending = None
         self.moved(configuration, place)
         for post in self.posts[:count]:
@@ -299,6 +308,7 @@ class Workers(Keeper):
         if place is self.place:
             place.resize(self.configuration.workers)
         if not self.leaving:
+            self.place.accept_again()
             self.kept(place, why)
         elif place is not self.place:
             place.close()
