@@ -477,6 +477,17 @@ HTTP_OVERLOAD_WAIT_MAX_NS = 30_000_000
 # How much longer an address may wait that has had less than its share, while others are refused because they had more.
 HTTP_OVERLOAD_LIGHT_FACTOR = 3
 
+# A PROXY header: the line of version 1 has at most 107 bytes by its definition. Version 2 has 216 bytes of addresses at
+# most; what follows them (names, certificates of the proxy's clients) is skipped, and may have so many with them.
+HTTP_PROXY_LINE_MAX_BYTES = 107
+HTTP_PROXY_BLOCK_MAX_BYTES = 4_096
+
+# Networks whose proxies are trusted. Each address is compared with all of them: 64 take 0.1 us.
+HTTP_TRUSTED_MAX = 64
+
+# Slots of the table of connections by address, where they are counted behind proxies: 8 bytes each.
+HTTP_ADDRESS_SLOTS = 16_384
+
 # Addresses whose share is known (40 bytes each): far more than contend at once, and a flood of addresses cannot grow it.
 HTTP_SHARE_SLOTS = 4_096
 

@@ -15,7 +15,7 @@ from penstock import limits
 from penstock.errors import UsageError
 from penstock.http.configuration import SETTINGS, Configuration, Setting, load
 from penstock.http.options import HttpOptions
-from penstock.http.settings import Flag, Mode, Seconds, Text, Whole, as_toml
+from penstock.http.settings import Flag, Mode, Names, Seconds, Text, Whole, as_toml
 
 LINE = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=20)
 
@@ -31,6 +31,8 @@ def values_of(setting: Setting) -> st.SearchStrategy[Any]:
         return st.integers(kind.least, min(kind.most, kind.least + 1_000))
     if isinstance(kind, Mode):
         return st.none()
+    if isinstance(kind, Names):
+        return st.lists(st.ip_addresses().map(str), max_size=4).map(tuple)
     assert isinstance(kind, Text)
     return LINE
 
@@ -40,7 +42,8 @@ def some(*names: str) -> st.SearchStrategy[dict[str, Any]]:
 
 
 # Settings that exclude each other are tried by name below.
-FREE = [name for name in SETTINGS if name not in ("unix", "unix_mode", "fd", "workers", "threads")]
+BOUND = ("unix", "unix_mode", "fd", "workers", "threads", "tls_key", "tls_client_ca", "proxy_protocol")
+FREE = [name for name in SETTINGS if name not in BOUND]
 
 
 def text_of(name: str, value: object) -> str:

@@ -18,7 +18,7 @@ from typing import Any, Final
 from penstock import limits
 from penstock.errors import UsageError
 from penstock.http.options import DEFAULT, RANGES, HttpOptions
-from penstock.http.settings import Flag, Kind, Mode, Seconds, Text, Whole, as_toml
+from penstock.http.settings import Flag, Kind, Mode, Names, Seconds, Text, Whole, as_toml
 
 PREFIX: Final = "PENSTOCK_"
 # The variable that names the configuration file; the file itself cannot.
@@ -108,6 +108,16 @@ class Configuration:
     unix_mode: int | None = _setting("where", None, Mode(optional=True), "who may use that socket, such as 660")
     fd: int | None = _setting(
         "where", None, Whole(0, limits.DESCRIPTORS_MAX, optional=True), "serve an inherited listening socket instead"
+    )
+
+    proxy_protocol: bool = _setting(
+        "proxies", False, Flag(), "trusted peers begin connections with a PROXY header (versions 1 and 2)"
+    )
+    trusted: tuple[str, ...] = _setting(
+        "proxies",
+        (),
+        Names(),
+        "addresses and networks whose PROXY headers and Forwarded fields are believed",
     )
 
     workers: int = _setting("processes", 1, Whole(1, limits.HTTP_WORKERS_MAX), "processes that serve")

@@ -11,7 +11,7 @@ import math
 import re
 from typing import Any, Protocol
 
-from penstock.limits import NS_PER_S
+from penstock.limits import HTTP_TRUSTED_MAX, NS_PER_S
 
 NONE = "none"
 _WORDS = {"true": True, "false": False, "yes": True, "no": False, "1": True, "0": False, "on": True, "off": False}
@@ -96,6 +96,25 @@ class Text(_Optional):
         if not isinstance(value, str) or not value or re.search("[\x00-\x1f\x7f\ud800-\udfff]", value):
             raise ValueError
         return value
+
+
+class Names:
+    """Several texts: a list in a file, separated by commas elsewhere."""
+
+    wants = "a list, separated by commas; empty for none"
+
+    def read(self, value: object) -> tuple[str, ...]:
+        """Read a list, or a text of its parts."""
+        if isinstance(value, str):
+            value = [part.strip() for part in value.split(",") if part.strip()]
+        if not isinstance(value, list | tuple) or len(value) > HTTP_TRUSTED_MAX:
+            raise ValueError
+        text = Text()
+        return tuple(text.read(part) for part in value)
+
+    def show(self, value: tuple[str, ...]) -> object:
+        """Show it as one text."""
+        return ", ".join(value)
 
 
 class Flag:
