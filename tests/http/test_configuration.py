@@ -244,6 +244,8 @@ def test_a_file_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
         ({"workers": "2", "threads": "2"}, "workers is 2 and threads is 2; leave one of them at 1"),
         ({"unix": "a", "fd": "3"}, "unix is 'a' and fd is 3; give one place to listen on"),
         ({"unix_mode": "660"}, "unix_mode is 660, but there is no Unix socket"),
+        ({"tls_key": "key"}, "tls_key is 'key', but there is no certificate; give tls_cert, too"),
+        ({"tls_client_ca": "ca"}, "tls_client_ca is 'ca', but there is no certificate"),
     ],
 )
 def test_settings_that_exclude_each_other(given: dict[str, str], words: str) -> None:
