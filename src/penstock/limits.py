@@ -447,6 +447,9 @@ WSGI_CLOSE_S = 10.0
 STATUS_PERIOD_NS = NS_PER_S
 STATUS_WATCHERS_MAX = 32
 
+# Connections to the status of a server: those who watch, and some who only ask.
+STATUS_CONNECTIONS_MAX = 64
+
 # Connections that are looked at to find an idle one to close for a new one.
 HTTP_EVICT_LOOKS = 64
 

@@ -42,7 +42,7 @@ def some(*names: str) -> st.SearchStrategy[dict[str, Any]]:
 
 
 # Settings that exclude each other are tried by name below.
-BOUND = ("unix", "unix_mode", "fd", "workers", "threads", "tls_key", "tls_client_ca", "proxy_protocol")
+BOUND = ("unix", "unix_mode", "fd", "workers", "threads", "tls_key", "tls_client_ca", "proxy_protocol", "status")
 FREE = [name for name in SETTINGS if name not in BOUND]
 
 

@@ -143,13 +143,14 @@ def introduction(keeper: Keeper, bold: Any = str) -> str:
     """Say what is served where, within which limits, and how to stop it."""
     told = keeper.configuration
     loops = f"{told.workers:,} workers" if told.workers > 1 else f"{told.threads:,} loop{'s' * (told.threads > 1)}"
+    look = "" if keeper.lookout is None else f"  live counts at {bold(keeper.lookout.url)}\n"
     per = f" (in each of {loops})" if told.workers * told.threads > 1 else ""
     return (
         f"serving {bold(str(told.target))} at {bold(url(keeper.address, told.tls_cert is not None))}\n"
         f"  at most {told.max_connections:,} connections and {told.max_requests_in_work:,} requests in work{per}\n"
         f"  at most {size(told.max_head)} of head within {told.header_timeout:g} s, {size(told.max_body)} of content, "
         f"{told.idle_timeout:g} s idle\n"
-        f"  Ctrl-C stops it; what was accepted is answered, for up to {told.drain_timeout:g} s\n"
+        f"{look}  Ctrl-C stops it; what was accepted is answered, for up to {told.drain_timeout:g} s\n"
     )
 
 

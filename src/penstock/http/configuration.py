@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from penstock import limits
 from penstock.errors import UsageError
+from penstock.http.lookout import parse
 from penstock.http.options import DEFAULT, RANGES, HttpOptions
 from penstock.http.settings import Flag, Kind, Mode, Names, Seconds, Text, Whole, as_toml
 
@@ -159,6 +160,10 @@ class Configuration:
     max_requests_in_work: int = _limit("max_requests_in_work", "requests that an application has at once")
     max_requests_queued: int = _limit("max_requests_queued", "requests that wait for it")
 
+    status: str | None = _setting(
+        "looking in", None, Text(optional=True), "show live counts at this address, such as 127.0.0.1:9000"
+    )
+
     access_log: str | None = _setting("log", None, Text(optional=True), "write a line per request there; - is stdout")
     log_format: str = _setting("log", "combined", Text(), "common, combined, json, or a text with {placeholders}")
     log_sample: int = _setting("log", 1, Whole(1, 1_000_000_000), "log one request of so many")
@@ -175,6 +180,8 @@ class Configuration:
         for name in ("tls_key", "tls_client_ca"):
             if getattr(self, name) is not None and self.tls_cert is None:
                 raise UsageError(f"{name} is {getattr(self, name)!r}, but there is no certificate; give tls_cert, too")
+        if self.status is not None:
+            parse(self.status)
         self.options()
 
     def options(self) -> HttpOptions:

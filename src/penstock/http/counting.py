@@ -14,6 +14,7 @@ PRESENT: Final = frozenset(
         *("open", "states"),  # the engine
         *("waiting", "in_work", "limit", "interval_ns", "overloaded", "addresses"),  # the admission
         *("bytes", "entries", "open_files"),  # files
+        *("bounds", "lanes"),  # the server, its loop
         *("waiting_bytes", "error"),  # the log
         *("threads", "busy"),  # the pool of a WSGI application
     )

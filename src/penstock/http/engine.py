@@ -543,15 +543,24 @@ class Engine(Answering):
     def abort(self):
         """End all connections at once; what waits is refused."""
         c: cython.pointer[EngineC] = cython.address(self.c)
-        conn: cython.pointer[HttpC]
         admission_drain(c.admission, clock_now(c.loop.clock))
         feed_expired(c)
-        conn = c.first
+        conn: cython.pointer[HttpC] = c.first
         while conn != cython.NULL:
             conn.stream.reset = True
             stream_end(conn.stream, END_ABORTED, 0)
             stream_note(conn.stream)
             conn = conn.next
+
+    def descriptors(self):
+        """The numbers of the descriptors of all connections, for who forks and must close them in the child."""
+        numbers = []
+        conn: cython.pointer[HttpC] = self.c.first
+        while conn != cython.NULL:
+            if conn.stream.fd >= 0:
+                numbers.append(conn.stream.fd)
+            conn = conn.next
+        return numbers
 
     @property
     def open(self):
@@ -572,8 +581,7 @@ class Engine(Answering):
         return tally_again(cython.address(self.c))
 
     def __repr__(self):
-        state = "draining" if self.c.draining else "serving"
-        return f"<Engine, {self.open:,} connections, {state}>"
+        return f"<Engine, {self.open:,} connections{', draining' * self.c.draining}>"
 
 
 # ---- small pieces ----------------------------------------------------------------------------------------------------

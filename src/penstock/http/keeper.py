@@ -15,6 +15,7 @@ from penstock import limits
 from penstock.errors import PenstockError
 from penstock.http.configuration import Configuration
 from penstock.http.handover import Notifier, Place, open_place
+from penstock.http.lookout import Lookout
 from penstock.reactor import Reactor
 
 Tell = Callable[[str], object]
@@ -48,6 +49,7 @@ class Keeper:
         self.leaving = False
         # Whether it was Ctrl-C that ended it.
         self.interrupted = False
+        self.lookout: Lookout | None = None
         self._failure: PenstockError | None = None
         self.place: Place = open_place(configuration, self.loops_of(configuration))
         # What it was when it was opened: a socket that is closed has none.
@@ -98,14 +100,26 @@ class Keeper:
         self.reactor.add_signal(signal.SIGHUP, self._reload)
         self.reactor.add_signal(signal.SIGUSR1, self._reopen)
         try:
+            self._look_out(self.configuration)
             self.begin()
             self.reactor.run()
         finally:
+            self._look_away()
             self.end()
             self.place.close()
             self.reactor.close()
         if self._failure is not None:
             raise self._failure
+
+    def _look_out(self, configuration: Configuration) -> None:
+        """Show the counts, if that is wanted."""
+        if configuration.status is not None:
+            self.lookout = Lookout(configuration.status, self.reactor, self.counters)
+
+    def _look_away(self) -> None:
+        lookout, self.lookout = self.lookout, None
+        if lookout is not None:
+            lookout.close()
 
     def ready(self) -> None:
         """Everything serves."""
@@ -153,6 +167,12 @@ class Keeper:
 
     def moved(self, configuration: Configuration, place: Place) -> None:
         """A reload has succeeded."""
+        if configuration.status != self.configuration.status:
+            self._look_away()
+            try:
+                self._look_out(configuration)
+            except PenstockError as error:
+                self.tell(f"the status is not shown any more: {error}")
         self.configuration = configuration
         if place is not self.place:
             former, self.place = self.place, place

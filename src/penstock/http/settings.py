@@ -101,10 +101,12 @@ class Text(_Optional):
 class Names:
     """Several texts: a list in a file, separated by commas elsewhere."""
 
-    wants = "a list, separated by commas; empty for none"
+    wants = "a list, separated by commas, or none"
 
     def read(self, value: object) -> tuple[str, ...]:
         """Read a list, or a text of its parts."""
+        if value == NONE:
+            return ()
         if isinstance(value, str):
             value = [part.strip() for part in value.split(",") if part.strip()]
         if not isinstance(value, list | tuple) or len(value) > HTTP_TRUSTED_MAX:
@@ -114,7 +116,7 @@ class Names:
 
     def show(self, value: tuple[str, ...]) -> object:
         """Show it as one text."""
-        return ", ".join(value)
+        return ", ".join(value) or NONE
 
 
 class Flag:

@@ -66,6 +66,8 @@ class Workers(Keeper):
         listening = place[post.number]
         strangers = [each for each in {*self.place.sockets, *place.sockets} if each is not listening]
         siblings = [child.channel.fileno() for each in self.posts for child in each.children() if child.channel]
+        if self.lookout is not None:
+            siblings += self.lookout.descriptors()
         pid, end = fork(
             lambda end, unblock: work(post.number, configuration, listening, end, unblock), strangers, siblings
         )
