@@ -1,6 +1,6 @@
 """Make the pages that are generated, and check the links of all pages.
 
-    .venv/bin/python scripts/docs.py            write docs/limits.md, then check the links
+    .venv/bin/python scripts/docs.py            write what is generated, then check the links
     .venv/bin/python scripts/docs.py --check    write nothing; fail if a page is out of date
 
 The examples in the pages are run by tests/docs. Links to other sites are not followed: a check must not need a network.
@@ -15,10 +15,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from http_pages import conformance_page, http_page
 from penstock.cli.limits import Limit, read_limits, readable
 
 ROOT = Path(__file__).resolve().parent.parent
 LIMITS_PAGE = ROOT / "docs" / "limits.md"
+HTTP_PAGE = ROOT / "docs" / "http.md"
+CONFORMANCE_PAGE = ROOT / "docs" / "conformance.md"
 HEAD = """# Limits
 
 <!-- Generated from src/penstock/limits.py by `make docs`. Change it there. -->
@@ -80,14 +83,20 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="write nothing; fail if a page is out of date")
     only_check = parser.parse_args().check
     problems = []
-    page = limits_page(read_limits())
-    if not LIMITS_PAGE.exists() or LIMITS_PAGE.read_text() != page:
+    made = {
+        LIMITS_PAGE: limits_page(read_limits()),
+        HTTP_PAGE: http_page(HTTP_PAGE.read_text()),
+        CONFORMANCE_PAGE: conformance_page(),
+    }
+    for path, page in made.items():
+        if path.exists() and path.read_text() == page:
+            continue
+        name = path.relative_to(ROOT)
         if only_check:
-            problems.append("docs/limits.md is out of date; run: make docs")
+            problems.append(f"{name} is out of date; run: make docs")
         else:
-            LIMITS_PAGE.parent.mkdir(exist_ok=True)
-            LIMITS_PAGE.write_text(page)
-            print("docs/limits.md: written")
+            path.write_text(page)
+            print(f"{name}: written")
     problems += [problem for each in pages() for problem in broken_links(each)]
     for problem in problems:
         print(problem, file=sys.stderr)
