@@ -15,7 +15,8 @@ BOOT   := $(ANY) scripts/bootstrap.py $(if $(PYTHON),--python $(PYTHON))
 export PATH := $(abspath $(VENV))/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-sanitized test-all fuzz bench bench-probes bench-http bench-overload check docs format clean
+.PHONY: help build run test test-sanitized test-all fuzz bench bench-net bench-probes bench-http bench-overload check docs
+.PHONY: format clean
 
 help:  ## list the chores
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' Makefile | expand -t 24
@@ -23,8 +24,8 @@ help:  ## list the chores
 build:  ## make .venv and build what is missing (the other chores do this first)
 	@$(BOOT) --venv $(VENV)
 
-run: build  ## the main job: the budgeted system under a flood, in simulated time
-	@$(RUN) -m penstock budget --queue 16 --internal 2 --ticks 5 --flood 1000
+run: build  ## the main job: serve the example site at http://127.0.0.1:8000/ until Ctrl-C
+	@$(RUN) -m penstock serve examples/site $(ARGS)
 
 test: build  ## run the whole suite
 	@$(RUN) -m pytest $(ARGS)
@@ -42,6 +43,9 @@ fuzz: build  ## damage requests at random and compare what the parser makes of t
 bench:  ## measure, and compare with the peers of requirements/bench.txt
 	@$(BOOT) --venv .venv-bench --with requirements/bench.txt
 	@PATH=$(CURDIR)/.venv-bench/bin:$$PATH .venv-bench/bin/python bench/run.py $(ARGS)
+
+bench-net: build  ## prove what is promised of streams and listeners, on this machine (about three minutes)
+	@$(RUN) bench/net/everything.py $(ARGS)
 
 bench-probes:  ## measure what the probes, which are always on, cost
 	@$(BOOT) --venv .venv-bench --with requirements/bench.txt

@@ -26,6 +26,7 @@ WORK = (
     ("defer_chain", "", "cpu_ns"),
     ("defer_batch", "", "cpu_ns"),
     ("lane", "", "cpu_ns"),
+    ("c_handler", "plain", "cpu_ns"),
     ("echo", "sock", "cpu_ns"),
     ("echo", "c", "cpu_ns"),
 )

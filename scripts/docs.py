@@ -17,11 +17,14 @@ from pathlib import Path
 
 from http_pages import conformance_page, http_page
 from penstock.cli.limits import Limit, read_limits, readable
+from penstock.http.configuration import SETTINGS
+from penstock.http.settings import as_toml
 
 ROOT = Path(__file__).resolve().parent.parent
 LIMITS_PAGE = ROOT / "docs" / "limits.md"
 HTTP_PAGE = ROOT / "docs" / "http.md"
 CONFORMANCE_PAGE = ROOT / "docs" / "conformance.md"
+SETTINGS_PAGE = ROOT / "docs" / "serve.md"
 HEAD = """# Limits
 
 <!-- Generated from src/penstock/limits.py by `make docs`. Change it there. -->
@@ -49,6 +52,17 @@ def limits_page(table: list[Limit]) -> str:
         reason = limit.reason.replace("|", "\\|")
         page.append(f"| `{limit.name}` | {readable(limit)} | {field} | {reason} |\n")
     return "".join(page)
+
+
+def settings_page(page: str) -> str:
+    """Return docs/serve.md with the settings as they are."""
+    table = ["\n| setting | default | what |\n|---|---|---|\n"]
+    for setting in SETTINGS.values():
+        default = as_toml(setting.kind.show(setting.default))
+        table.append(f"| `{setting.name}` | `{default}` | {setting.help.replace('|', chr(92) + '|')} |\n")
+    begin, end = "<!-- settings: begin -->", "<!-- settings: end -->"
+    head, _, rest = page.partition(begin)
+    return f"{head}{begin}\n{''.join(table)}\n{end}{rest.partition(end)[2]}"
 
 
 def pages() -> list[Path]:
@@ -87,6 +101,7 @@ def main() -> int:
         LIMITS_PAGE: limits_page(read_limits()),
         HTTP_PAGE: http_page(HTTP_PAGE.read_text()),
         CONFORMANCE_PAGE: conformance_page(),
+        SETTINGS_PAGE: settings_page(SETTINGS_PAGE.read_text()),
     }
     for path, page in made.items():
         if path.exists() and path.read_text() == page:

@@ -334,6 +334,9 @@ def test_figures_of_a_tick_and_of_all() -> None:
         {"throttle_ns": -1},
         {"throttle_ns": 10**12},
         {"denied": "maybe"},
+        {"on_timer": 0},
+        {"on_error": "print"},
+        {"sleep": None},
     ],
 )
 def test_what_cannot_be_meant_is_refused_by_name(options: dict[str, Any]) -> None:
@@ -345,9 +348,22 @@ def test_before_the_first_timer_no_tick_has_ended() -> None:
     assert simulated()[0].last_tick is None
 
 
-def test_run_for_no_ticks_is_refused() -> None:
-    with pytest.raises(UsageError, match="ticks is 0"):
-        simulated()[0].run(0)
+@pytest.mark.parametrize("ticks", [0, -1, True, 1.5, "3"])
+def test_run_for_what_is_no_number_of_ticks_is_refused(ticks: Any) -> None:
+    with pytest.raises(UsageError, match=f"ticks is {ticks!r}; give a whole number of at least 1"):
+        simulated()[0].run(ticks)
+
+
+def test_a_handler_that_cannot_be_called_is_refused_at_once() -> None:
+    nothing: Any = None
+    with pytest.raises(UsageError, match="on_internal is None, which cannot be called"):
+        BudgetedSystem(nothing)
+
+
+def test_a_clock_that_is_none_is_refused_at_once() -> None:
+    odd: Any = 7
+    with pytest.raises(UsageError, match="clock is 7; give a penstock"):
+        BudgetedSystem(print, clock=odd)
 
 
 # ---- memory ----------------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ Forms of the echo server:
 
 - `sock`: `register(fd, READABLE, callback)`, the callback uses the socket's recv and send;
 - `os`: the same with os.read and os.write;
+- `stream`: a `penstock.net.Stream` per connection; the callback gets the bytes and writes them back;
 - `c`: the compiled echo handler of `penstock.testing.native`, no Python per message.
 """
 
@@ -53,6 +54,8 @@ class CONTENDER(Contender):
     def serve_echo(self, form: str, announce: Callable[[int], None]) -> None:
         if form == "c":
             self._serve_compiled(announce)
+        elif form == "stream":
+            self._serve_streams(announce)
         else:
             self._serve_python({"sock": self._adopt_socket, "os": self._adopt_number}[form], announce)
 
@@ -68,6 +71,32 @@ class CONTENDER(Contender):
         reactor.register(listener.fileno(), READABLE, on_accept)
         announce(port_of(listener))
         reactor.run()
+
+    def _serve_streams(self, announce: Callable[[int], None]) -> None:
+        from penstock.net import Listener, Stream
+
+        streams = set()
+
+        def on_accept(stream: Stream) -> None:
+            write = stream.write
+            streams.add(stream)
+
+            def on_data(data: bytes) -> None:
+                write(data)
+
+            def on_close(_reason: str) -> None:
+                streams.remove(stream)
+                if not streams:
+                    self.reactor.stop()
+
+            stream.on_data = on_data
+            stream.on_close = on_close
+
+        listener = Listener(self.reactor, ("127.0.0.1", 0), on_accept)
+        address = listener.address
+        assert isinstance(address, tuple)
+        announce(address[1])
+        self.reactor.run()
 
     def _closed(self, fd: int) -> None:
         self.reactor.deregister(fd)

@@ -252,7 +252,7 @@ def free_port() -> int:
 def serve(kind: Kind, place: Place, ready_path: str) -> Iterator[Server]:
     """A running server that has answered 200 once; it ends with the block."""
     log = place.directory / "server.log"
-    environment = {"PENSTOCK_BENCH_SITE": str(place.site), "PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0"}
+    environment = {"BENCH_SITE": str(place.site), "PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0"}
     environment |= {str(name): str(value) for name, value in place.settings.items() if str(name).isupper()}
     process = machine.start(kind.command(place), machine.SERVER_CORE, log, environment, place.directory)
     try:

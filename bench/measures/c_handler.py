@@ -11,7 +11,7 @@ import os
 import statistics
 
 from contenders.base import Contender
-from measures.common import probes_row
+from measures.common import cpu_ns
 from rig.model import Amount, Entry, Figures, Goal, Measure, Row
 
 READY = 1_000
@@ -21,8 +21,9 @@ TIMED, PLAIN = Entry("penstock", "timed"), Entry("penstock", "plain")
 def entries(contender: Contender, form: str, turns: int) -> Figures:
     """The median of the turns: a turn in which somebody else had the core says nothing."""
     fds = [os.eventfd(1, os.EFD_NONBLOCK) for _ in range(READY)]
+    before = cpu_ns()
     spans = contender.count_ready(fds, turns, timed=form == "timed")
-    return {"entry_ns": statistics.median(spans) / (READY - 1)}
+    return {"entry_ns": statistics.median(spans) / (READY - 1), "cpu_ns": (cpu_ns() - before) / turns / READY}
 
 
 MEASURE = Measure(
@@ -38,7 +39,6 @@ MEASURE = Measure(
             Goal("<= 50 ns", at_most=50),
         ),
         Row("C-level handler, per event", "instructions", "instructions", {"penstock": PLAIN}, scale=READY),
-        probes_row("C-level handler", {"penstock": PLAIN}),
     ),
     amount=Amount(full=2_000, quick=300, counted=(10, 60)),
     work=entries,

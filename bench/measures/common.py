@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from rig.model import COLUMNS, Entry, Row
+from rig.model import COLUMNS, Entry
 
 LOOPS = tuple(name for name in COLUMNS if name != "raw C")
 EVERY_LOOP = tuple(Entry(name) for name in LOOPS)
@@ -31,16 +31,3 @@ def far_delays(count: int, seed: int) -> list[float]:
     """Delays of 1,000 to 2,000 seconds in no order: none becomes due while anybody measures."""
     source = random.Random(seed)
     return [1_000 + 1_000 * source.random() for _ in range(count)]
-
-
-def probes_row(title: str, cells: dict[str, Entry]) -> Row:
-    """How many of the instructions penstock's probes take: they are always on."""
-    return Row(
-        f"{title}: share of the probes",
-        "% of instructions",
-        "instructions_of_probes",
-        cells,
-        scale=0.01,
-        against="instructions",
-        ratios=False,
-    )

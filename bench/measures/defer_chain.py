@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from contenders.base import Contender
-from measures.common import EVERY_LOOP, LOOP_CELLS, cpu_of, probes_row
-from rig.model import Amount, Entry, Figures, Goal, Measure, Row
+from measures.common import EVERY_LOOP, LOOP_CELLS, cpu_of
+from rig.model import Amount, Figures, Goal, Measure, Row
 
 
 def chain(contender: Contender, _form: str, count: int) -> Figures:
@@ -38,7 +38,6 @@ MEASURE = Measure(
             Goal("<= 200 ns, ahead of rloop", at_most=200, within=("rloop", 1.0)),
         ),
         Row("deferred, one per turn", "instructions", "instructions", LOOP_CELLS),
-        probes_row("deferred, one per turn", {"penstock": Entry("penstock")}),
     ),
     amount=Amount(full=400_000, quick=50_000, counted=(2_000, 12_000)),
     work=chain,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from measures.common import probes_row
 from rig import counting
 from rig.model import Amount, Entry, Figures, Goal, Measure, Row
 from rig.process import RAW, Rig
@@ -19,10 +18,11 @@ MESSAGE_BYTES = 64
 TRACED_MESSAGES = (500, 3_000)
 
 PENSTOCK_C, PENSTOCK_SOCK, PENSTOCK_OS = (Entry("penstock", form) for form in ("c", "sock", "os"))
+PENSTOCK_STREAM = Entry("penstock", "stream")
 PEERS = ("asyncio", "uvloop", "rloop")
 PROTOCOLS = {peer: Entry(peer, "protocol") for peer in PEERS}
 READERS = {peer: Entry(peer, "reader") for peer in PEERS}
-ENTRIES = (RAW, PENSTOCK_C, PENSTOCK_SOCK, PENSTOCK_OS, *PROTOCOLS.values(), *READERS.values())
+ENTRIES = (RAW, PENSTOCK_C, PENSTOCK_STREAM, PENSTOCK_SOCK, PENSTOCK_OS, *PROTOCOLS.values(), *READERS.values())
 
 
 def sample(rig: Rig, entry: Entry, messages: int) -> Figures:
@@ -45,11 +45,13 @@ def count(rig: Rig, entry: Entry, amounts: tuple[int, int]) -> Figures:
     return figures
 
 
-def rows(title: str, cells: dict[str, Entry], goal: Goal | None) -> tuple[Row, ...]:
+def rows(
+    title: str, cells: dict[str, Entry], goal: Goal | None, instructions_goal: Goal | None = None
+) -> tuple[Row, ...]:
     cells = {**cells, "raw C": RAW}
     return (
         Row(title, "us CPU", "cpu_ns", cells, goal, scale=1_000),
-        Row(title, "instructions", "instructions", cells),
+        Row(title, "instructions", "instructions", cells, instructions_goal),
         Row(title, "system calls", "syscalls", cells, ratios=False),
     )
 
@@ -60,13 +62,17 @@ MEASURE = Measure(
     entries=ENTRIES,
     rows=(
         *rows("echo, C-level handler", {"penstock": PENSTOCK_C}, Goal("<= 1.03 x raw C", within=("raw C", 1.03))),
-        probes_row("echo, C-level handler", {"penstock": PENSTOCK_C}),
+        *rows(
+            "echo, Stream with a Python callback (peers: protocol)",
+            {"penstock": PENSTOCK_STREAM, **PROTOCOLS},
+            Goal("<= 1.10 x raw C", within=("raw C", 1.10)),
+            Goal("<= 2,000", at_most=2_000),
+        ),
         *rows(
             "echo, Python callback (peers: protocol)",
             {"penstock": PENSTOCK_SOCK, **PROTOCOLS},
             Goal("ahead of uvloop", within=("uvloop", 1.0)),
         ),
-        probes_row("echo, Python callback", {"penstock": PENSTOCK_SOCK}),
         *rows("echo, os.read/os.write (peers: add_reader)", {"penstock": PENSTOCK_OS, **READERS}, None),
     ),
     amount=Amount(full=25_000, quick=10_000, counted=(500, 3_500)),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import repeat
 
 from contenders.base import Contender, ignore
-from measures.common import cpu_of, drain, probes_row
+from measures.common import cpu_of, drain
 from rig.model import Amount, Entry, Figures, Goal, Measure, Row
 
 BUDGET = 256
@@ -41,7 +41,6 @@ MEASURE = Measure(
     rows=(
         Row("lane: post + budget + Python handler", "ns", "cpu_ns", CELLS, Goal("<= 65 ns", at_most=65)),
         Row("lane: post + budget + Python handler", "instructions", "instructions", CELLS),
-        probes_row("lane", CELLS),
     ),
     amount=Amount(full=1_024_000, quick=256_000, counted=(2_560, 25_600)),
     work=pushes,

@@ -27,6 +27,13 @@ class Server:
     def __init__(self, process: subprocess.Popen[str], address: tuple[str, int]) -> None:
         self.process = process
         self.address = address
+        self.leaving = False
+
+    def leave(self) -> None:
+        """Ask it to end, once: the second time it may be on its way, with nobody to hear it."""
+        if not self.leaving:
+            self.leaving = True
+            self.process.send_signal(signal.SIGTERM)
 
     def resident_kb(self, peak: bool = False) -> int:
         """Resident memory, now or at most."""
@@ -58,8 +65,9 @@ def serve(*command: str, nofile: int | None = None) -> Iterator[Server]:
         line = process.stdout.readline()
         found = re.search(r"([\d.]+):(\d+)", line)
         assert found, f"the server said {line!r} instead of its address"
-        yield Server(process, (found[1], int(found[2])))
-        process.send_signal(signal.SIGTERM)
+        server = Server(process, (found[1], int(found[2])))
+        yield server
+        server.leave()
         rest = process.communicate(timeout=PATIENCE_S)[0]
         assert process.returncode == 0, f"the server failed: {rest}"
         print(f"  {rest.strip()}")

@@ -23,7 +23,7 @@ def main() -> int:
         for client in clients:
             assert client.recv(1) == b""
             client.close()
-        server.process.terminate()
+        server.leave()
         assert server.process.stdout is not None
         line = server.process.stdout.readline()
         print(f"  {line.strip()}")

@@ -52,6 +52,12 @@ __all__ = ["BudgetedSystem", "Denied", "Event", "Figures", "Kind"]
 Denied = Literal["drop", "keep"]
 
 
+def _require_callable(**handlers: object) -> None:
+    for name, handler in handlers.items():
+        if not callable(handler):
+            raise UsageError(f"{name} is {handler!r}, which cannot be called; give a function")
+
+
 class Kind(enum.Enum):
     """What an event is about."""
 
@@ -119,6 +125,11 @@ class BudgetedSystem:
         require_whole("throttle_ns", throttle_ns, 0, BUDGETED_THROTTLE_MAX_NS)
         if denied not in ("drop", "keep"):
             raise UsageError(f'denied is {denied!r}; give "drop" or "keep"')
+        if clock is not None and not isinstance(clock, Clock):
+            raise UsageError(f"clock is {clock!r}; give a penstock.Clock or a ManualClock")
+        optional = {"on_timer": on_timer, "on_error": on_error}
+        given = {name: handler for name, handler in optional.items() if handler is not None}
+        _require_callable(on_internal=on_internal, sleep=sleep, **given)
         self._handlers: dict[Kind, Handler | None] = {Kind.TIMER: on_timer, Kind.INTERNAL: on_internal}
         self._on_error = on_error
         self._capacity = queue_capacity
@@ -198,8 +209,8 @@ class BudgetedSystem:
 
         Under a manual clock this simulates: when nothing else can be done, the clock is moved to the next tick.
         """
-        if ticks is not None and ticks < 1:
-            raise UsageError(f"ticks is {ticks}; give at least 1, or None to run until stop()")
+        if ticks is not None and (isinstance(ticks, bool) or not isinstance(ticks, int) or ticks < 1):
+            raise UsageError(f"ticks is {ticks!r}; give a whole number of at least 1, or None to run until stop()")
         last = None if ticks is None else self.ticks + ticks
         try:
             while not self._stopping:

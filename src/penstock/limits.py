@@ -129,6 +129,14 @@ OPERATIONS_SHARE = 64
 # Records of descriptors that a loop makes before they are needed. None: the first connections cost 0.1 us more.
 PREALLOCATED_DESCRIPTORS = 0
 
+# Threads that may run one shared loop at once. Its lock is one for all: more threads than processors wait for each other.
+SHARED_THREADS_MAX = 64
+
+# Tries to take the lock of a shared loop before a thread sleeps: about 2 us, what going to sleep and waking up costs at
+# least. To open descriptors and start timers is rare, and may sleep at once.
+IO_SPINS = 100
+REGISTRATION_SPINS = 0
+
 # ---- streams, listeners, datagrams, names ----------------------------------------------------------------------------
 
 # Bytes that all streams of one loop may have received and not yet handed over. Sixteen full shares: a turn moves at most
@@ -232,11 +240,20 @@ class Policy:
     operations_per_queue_max: int = OPERATIONS_PER_QUEUE_MAX
     operations_share: int = OPERATIONS_SHARE
     preallocated_descriptors: int = PREALLOCATED_DESCRIPTORS
+    shared_threads_max: int = SHARED_THREADS_MAX
+    io_spins: int = IO_SPINS
+    registration_spins: int = REGISTRATION_SPINS
+    io_locking: bool = True
+    registration_locking: bool = True
+    use_eventfd: bool = True
     on_invariant: OnInvariant = "raise"
 
     def __post_init__(self) -> None:
         for name, (least, most) in POLICY_RANGES.items():
             require_whole(name, getattr(self, name), least, most)
+        for name in POLICY_SWITCHES:
+            if not isinstance(getattr(self, name), bool):
+                raise UsageError(f"{name} is {getattr(self, name)!r}; give True or False")
         if self.on_invariant not in ("raise", "abort"):
             raise UsageError(f'on_invariant is {self.on_invariant!r}; give "raise" or "abort"')
 
@@ -259,10 +276,15 @@ POLICY_RANGES: dict[str, tuple[int, int]] = {
     "operations_per_queue_max": (1, 1_048_576),
     "operations_share": (1, 65_536),
     "preallocated_descriptors": (0, DESCRIPTORS_MAX),
+    "shared_threads_max": (1, 1_024),
+    "io_spins": (0, 1_000_000),
+    "registration_spins": (0, 1_000_000),
 }
+POLICY_SWITCHES = ("io_locking", "registration_locking", "use_eventfd")
 
-if {field.name for field in fields(Policy)} != POLICY_RANGES.keys() | {"on_invariant"}:  # pragma: no cover
-    raise AssertionError("POLICY_RANGES does not list every field of Policy")
+_LISTED = {*POLICY_RANGES, *POLICY_SWITCHES, "on_invariant"}
+if {field.name for field in fields(Policy)} != _LISTED:  # pragma: no cover
+    raise AssertionError("POLICY_RANGES and POLICY_SWITCHES do not list every field of Policy")
 
 
 # ---- the simulated kernel, in detail ---------------------------------------------------------------------------------
@@ -455,6 +477,17 @@ HTTP_OVERLOAD_WAIT_MAX_NS = 30_000_000
 # How much longer an address may wait that has had less than its share, while others are refused because they had more.
 HTTP_OVERLOAD_LIGHT_FACTOR = 3
 
+# A PROXY header: the line of version 1 has at most 107 bytes by its definition. Version 2 has 216 bytes of addresses at
+# most; what follows them (names, certificates of the proxy's clients) is skipped, and may have so many with them.
+HTTP_PROXY_LINE_MAX_BYTES = 107
+HTTP_PROXY_BLOCK_MAX_BYTES = 4_096
+
+# Networks whose proxies are trusted. Each address is compared with all of them: 64 take 0.1 us.
+HTTP_TRUSTED_MAX = 64
+
+# Slots of the table of connections by address, where they are counted behind proxies: 8 bytes each.
+HTTP_ADDRESS_SLOTS = 16_384
+
 # Addresses whose share is known (40 bytes each): far more than contend at once, and a flood of addresses cannot grow it.
 HTTP_SHARE_SLOTS = 4_096
 
@@ -495,6 +528,51 @@ HTTP_LOG_RETRY_NS = 200_000_000
 
 # The time that a log has to write its last lines when it is closed. A disk that hangs must not hang the server.
 HTTP_LOG_CLOSE_TIMEOUT_NS = 2 * NS_PER_S
+
+# ---- HTTP: processes and threads ---------------------------------------------------------------------------------------
+
+# Worker processes, and loops in threads, of one server. More than a machine has cores only cost.
+HTTP_WORKERS_MAX = 256
+HTTP_THREADS_MAX = 256
+
+# The pause before a worker that crashed is started again; it doubles with each crash up to the second of these, and is
+# the first one again for a worker that has lived for the third.
+HTTP_WORKER_PAUSE_NS = 100_000_000
+HTTP_WORKER_PAUSE_MAX_NS = 30 * NS_PER_S
+HTTP_WORKER_SETTLED_NS = 10 * NS_PER_S
+
+# The time between the moment from which nobody can connect any more and the last accept of a server that leaves: who has
+# begun to connect gets through, on any network of one site.
+HTTP_HANDSHAKE_NS = 50_000_000
+
+# The time that a worker gets until it says that it serves; an application that imports for longer is stuck.
+HTTP_WORKER_START_NS = 60 * NS_PER_S
+
+# The time by which the drain time-out may be exceeded before a worker is killed: it ends its connections itself then.
+HTTP_WORKER_KILL_NS = 2 * NS_PER_S
+
+# The time in which what a worker has said before it ended is read: a process that it has started may hold its end open.
+HTTP_WORKER_LAST_WORDS_NS = NS_PER_S
+
+# The longest life time that a worker may be given, and the percent by which each one's differs, so that not all are
+# replaced at once.
+HTTP_WORKER_LIFETIME_MAX_NS = 30 * 86_400 * NS_PER_S
+HTTP_WORKER_JITTER_PERCENT = 10
+
+# Former workers of one place that may still be answering while newer ones serve. One more reload ends the oldest at once.
+HTTP_WORKER_FORMER_MAX = 4
+
+# Bytes of one message between a worker and its parent: counters of everything are about 10 KB.
+HTTP_CHANNEL_MAX_BYTES = 262_144
+
+# The period at which the counters of workers are collected and shown: a person reads no faster.
+HTTP_SHOW_PERIOD_NS = NS_PER_S
+
+# Bytes of a configuration file. What is larger is some other file.
+HTTP_CONFIGURATION_MAX_BYTES = 1_048_576
+
+# Characters of a wrong value that an error repeats; a whole file pasted into a variable helps nobody.
+HTTP_SHOWN_MAX_CHARACTERS = 200
 
 # ---- HTTP: files -----------------------------------------------------------------------------------------------------
 
@@ -584,8 +662,11 @@ TIMED_REACTIONS_PER_TURN = 4_096
 # Entries that a trace keeps; the oldest are dropped and counted.
 TRACE_CAPACITY = 1_000_000
 
-# Lines of a record that a replay accepts.
+# Lines of a record that a replay accepts, bytes of the whole file, and bytes of one line: a record may come from anywhere,
+# and all of it is held in memory.
 RECORD_LINES_MAX = 10_000_000
+RECORD_BYTES_MAX = 1_073_741_824
+RECORD_LINE_BYTES_MAX = 1_048_576
 
 # How much faster than physical time a program may be asked to run.
 TIMED_SPEED_MAX = 1_000_000

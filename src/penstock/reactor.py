@@ -16,6 +16,7 @@ from cython.cimports.penstock.core.loop import Loop
 
 from penstock import limits
 from penstock.core.poller.choice import open_poller
+from penstock.core.sharedloop import SharedLoop
 from penstock.errors import BadDescriptor, UsageError
 
 READABLE = 1
@@ -80,6 +81,16 @@ def _interest(events) -> cython.int:
 
 
 @cython.cfunc
+def _own(loop: Loop, timer) -> Timer:
+    """A timer that was started on this loop."""
+    if not isinstance(timer, Timer):
+        raise UsageError(f"the timer is {timer!r}; give what set_timeout or set_interval has returned")
+    if owner_of(timer) is not loop:
+        raise UsageError(f"{timer!r} belongs to {owner_of(timer).name}, not to {loop.name}")
+    return timer
+
+
+@cython.cfunc
 @cython.exceptval(-1, check=False)
 def _callable(callback) -> cython.int:
     if not PyCallable_Check(callback):
@@ -88,13 +99,16 @@ def _callable(callback) -> cython.int:
 
 
 class Reactor:
-    """One loop for one thread: register, time, defer, post, run.
+    """One loop: register, time, defer, post, run. For one thread, unless it is `shared`.
 
     `poller` is "auto", "epoll", "kqueue", "select" or a poller object; `clock` another clock than the system's; `policy` the
     limits; `on_error` is told of handlers that raise, `on_drop` of lanes that drop (at most once a second).
+
+    A `shared` reactor may be run by several threads at once, and called from any: each completion of an operation, timer
+    and deferred task runs on exactly one of them. It knows no `register`, no lanes and no streams.
     """
 
-    def __init__(self, poller="auto", *, policy=None, clock=None, name=None, on_error=None, on_drop=None):
+    def __init__(self, poller="auto", *, shared=False, policy=None, clock=None, name=None, on_error=None, on_drop=None):
         if policy is not None and not isinstance(policy, limits.Policy):
             raise UsageError(f"policy is {policy!r}; give a penstock.Policy")
         for hook in (on_error, on_drop):
@@ -102,7 +116,8 @@ class Reactor:
                 _callable(hook)
         opened = open_poller(poller)
         try:
-            self.loop = Loop(opened, policy=policy, clock=clock, name=name, on_error=on_error, on_drop=on_drop)
+            kind = SharedLoop if shared else Loop
+            self.loop = kind(opened, policy=policy, clock=clock, name=name, on_error=on_error, on_drop=on_drop)
         except BaseException:
             opened.close()
             raise
@@ -160,19 +175,15 @@ class Reactor:
             raise UsageError(f"a period is {seconds!r} s; give at least {_INTERVAL_MIN_NS / 1e9:g} s")
         return timer_of(self.loop, self.loop.start_timer(period, period, callback, args))
 
-    def cancel_timer(self, timer: Timer):
+    def cancel_timer(self, timer):
         """Cancel a timer, also in its own callback. False if it has fired or was cancelled before."""
         self.loop.check()
-        if owner_of(timer) is not self.loop:
-            raise UsageError(f"{timer!r} belongs to {owner_of(timer).name}, not to {self.loop.name}")
-        return bool(self.loop.cancel_timer(timer.identity))
+        return bool(self.loop.cancel_timer(_own(self.loop, timer).identity))
 
-    def move_timer(self, timer: Timer, seconds):
+    def move_timer(self, timer, seconds):
         """Let a timer be due `seconds` from now. False if it has fired or was cancelled before."""
         self.loop.check()
-        if owner_of(timer) is not self.loop:
-            raise UsageError(f"{timer!r} belongs to {owner_of(timer).name}, not to {self.loop.name}")
-        return bool(self.loop.move_timer(timer.identity, _nanoseconds("a delay", seconds)))
+        return bool(self.loop.move_timer(_own(self.loop, timer).identity, _nanoseconds("a delay", seconds)))
 
     # ---- work --------------------------------------------------------------------------------------------------------
 
@@ -241,7 +252,7 @@ class Reactor:
         _callable(callback)
         self.loop.signals.add(number, callback, args)
 
-    def remove_signal(self, number: int):
+    def remove_signal(self, number):
         """Put back what handled the signal before. False if this reactor did not handle it."""
         self.loop.check()
         return self.loop.signals.remove(number)

@@ -27,6 +27,7 @@ class Reactor:
         self,
         poller: str | Poller | PollerLike = "auto",
         *,
+        shared: bool = False,
         policy: Policy | None = None,
         clock: Clock | None = None,
         name: str | None = None,

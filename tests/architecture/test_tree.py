@@ -22,6 +22,7 @@ FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 70
 # Files that are longer, each with the reason.
 LONGER = {
+    "src/penstock/limits.py": "a list: docs/limits.md is made from it, and a limit is looked for in one place",
     "src/penstock/http/types.pxd": "every structure of the server, in the order in which they build on each other",
     "src/penstock/net/stream.py": "one class: its methods share one embedded structure, which no other module may touch",
     "src/penstock/net/transfer.py": "one state machine, whose states all its functions know",
@@ -186,7 +187,7 @@ def test_every_limit_says_why() -> None:
 def test_every_limit_is_in_a_section() -> None:
     source = (SOURCES / "penstock" / "limits.py").read_text()
     constants = set(re.findall(r"^([A-Z][A-Z0-9_]+)(?:: [^=]+)? = ", source, re.MULTILINE))
-    assert constants - {limit.name for limit in read_limits()} <= {"NS_PER_S", "POLICY_RANGES"}
+    assert constants - {limit.name for limit in read_limits()} <= {"NS_PER_S", "POLICY_RANGES", "POLICY_SWITCHES"}
 
 
 def test_a_test_neither_sleeps_nor_gives_up() -> None:

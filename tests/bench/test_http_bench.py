@@ -44,7 +44,7 @@ def play(folder: str, program: str, module: str, report: Path) -> dict[str, Any]
     done = subprocess.run(
         [sys.executable, "-c", f"command = {command}\n{program}", "--json", str(report)],
         cwd=BENCH / Path(folder).parts[-2],
-        env={**os.environ, "PENSTOCK_BENCH_BURN_US": "500"},
+        env={**os.environ, "BENCH_BURN_US": "500"},
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,

@@ -46,7 +46,7 @@ def output(*arguments: str) -> str:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "name a command: budget, echo, graph, limits, run"),
+        ([], "name a command: budget, echo, graph, limits, run, serve"),
         (["flood"], "invalid choice: 'flood'"),
         (["budget", "--queue", "0"], "--queue: '0' is no whole number from 1 to 1,048,576"),
         (["budget", "--queue", "9" * 5000], "is no whole number from 1"),

@@ -113,3 +113,13 @@ def test_a_mistake_is_answered_with_one_sentence(arguments: list[str], status: i
     assert (done.returncode, done.stdout) == (status, "")
     assert words in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_a_port_that_is_taken_is_named_with_a_remedy() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        command = [sys.executable, "-m", "penstock", "echo", "--port", str(port)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"cannot listen on 127.0.0.1:{port}: Address already in use; give another port" in done.stderr
+    assert done.stderr.count("\n") == 1

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import select
+import stat
 import threading
 
 import pytest
 
+from penstock import Policy, Reactor
 from penstock.core.waker import Waker
 
 
@@ -72,3 +74,20 @@ def test_one_that_is_forgotten_closes_its_descriptor() -> None:
     del waker
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(fd)
+
+
+def test_a_reactor_can_do_without_an_eventfd() -> None:
+    """Then it is a pipe, whose two ends differ; posts wake the loop as well."""
+    for eventfd in (True, False):
+        with Reactor(policy=Policy(use_eventfd=eventfd)) as reactor:
+            poster = threading.Timer(0.01, reactor.defer_threadsafe, (reactor.stop,))
+            poster.start()
+            reactor.run()
+            poster.join()
+    waker = Waker(eventfd=False)
+    assert stat.S_ISFIFO(os.fstat(waker.fileno()).st_mode)
+    waker.wake()
+    assert readable(waker.fileno())
+    waker.drain()
+    assert not readable(waker.fileno())
+    waker.close()

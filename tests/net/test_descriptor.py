@@ -317,3 +317,21 @@ def test_what_a_program_says_wrong_is_said(book: Book) -> None:
     if book.reactor.poller == "select":
         with pytest.raises(Unsupported, match="knows no edges"):
             Descriptor(book.reactor, 0, edge=True)
+
+
+@pytest.mark.parametrize("edge", [False, True])
+def test_a_descriptor_takes_over_a_number_that_is_registered(book: Book, edge: bool) -> None:
+    """The number begins a new life: its old callback is not called again, and the operations are."""
+    if edge and book.reactor.poller == "select":
+        pytest.skip(reason="select knows no edges")
+    one, two = socket.socketpair()
+    called: list[int] = []
+    book.reactor.register(one, 1, lambda fd, events: called.append(fd))
+    with two, Descriptor(book.reactor, one, edge=edge) as here:
+        two.send(b"for the new one")
+        here.read(100, book.note("read"))
+        assert book.result("read") == b"for the new one"
+        two.send(b"more")
+        here.read(100, book.note("more"))
+        assert book.result("more") == b"more"
+    assert called == []

@@ -11,11 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.core.lane_model import LaneModel
+
 READABLE, WRITABLE, HANGUP = 1, 2, 8
 
 Action = tuple[Any, ...]
 # Applies the actions of a callback to the side that it runs on.
-Follow = Callable[[Any, tuple[Action, ...]], object]
+Follow = Callable[[Any, tuple[Action, ...]], list[object]]
 
 
 class Refused(Exception):
@@ -38,6 +40,7 @@ class Registration:
     interest: int
     applied: int
     script: tuple[Action, ...]
+    had: list[int] = field(default_factory=list)  # every interest that it has had in this turn
 
 
 @dataclass
@@ -52,24 +55,14 @@ class Alarm:
     due: bool = False
 
 
-@dataclass
-class Queue:
-    """One lane."""
-
-    capacity: int
-    overflow: str
-    budget: int
-    waiting: list[int] = field(default_factory=list)
-    run: int = 0
-    offered: int = 0
-    lost: int = 0
-
-
 class Model:
     """A reactor as it should be."""
 
-    def __init__(self, now: int, places: int, lanes: dict[str, Queue], follow: Follow, idle_hang_ups: bool) -> None:
+    def __init__(self, now: int, places: int, lanes: dict[str, LaneModel], follow: Follow, idle_hang_ups: bool) -> None:
         self.now = now
+        self.next_tick = now + 1
+        self.turns = 0
+        self.ticks = 0
         self.idle_hang_ups = idle_hang_ups  # whether the poller sees one of a descriptor that nobody wants anything of
         self.follow = follow
         self.ends: list[End | None] = [None] * places
@@ -130,6 +123,7 @@ class Model:
         if place not in self.registered:
             raise Refused
         self.registered[place].interest = interest
+        self.registered[place].had.append(interest)
 
     def deregister(self, place: int) -> None:
         if place not in self.registered:
@@ -163,27 +157,26 @@ class Model:
         self.posts.append((self.next_serial(), script))
 
     def post(self, name: str) -> bool:
-        lane = self.lanes[name]
-        event = self.next_serial()
-        lane.offered += 1
-        if len(lane.waiting) < lane.capacity:
-            lane.waiting.append(event)
-            return True
-        lane.lost += 1
-        if lane.overflow == "drop-oldest":
-            lane.waiting.pop(0)
-            lane.waiting.append(event)
-            return True
-        if lane.overflow == "reject":
+        outcome = self.lanes[name].offer(self.next_serial())
+        if outcome in ("rejected", "full"):
             raise Refused
-        return False
+        return outcome != "dropped-newest"
+
+    def flood(self, name: str, count: int) -> object:
+        return [answer for _ in range(count) for answer in self.follow(self, (("post", name),))]
 
     # ---- the turn ----------------------------------------------------------------------------------------------------
 
     def turn(self, reported: list[tuple[int, int]]) -> None:
         """One turn. `reported`: the places whose callbacks the poller's order has led to, with their lives."""
+        self.turns += 1
+        if self.now >= self.next_tick:
+            # One, however many periods went by, and on the grid.
+            self.ticks += 1
+            self.next_tick = self.now + 1
         for one in self.registered.values():
             one.applied = one.interest
+            one.had = [one.interest]
         ready = {place: (one.life, self._events(place)) for place, one in self.registered.items()}
         batch = {place: found for place, found in ready.items() if found[1]}
         due = sorted(
@@ -248,7 +241,11 @@ class Model:
             script, one.script = one.script, ()
             self._call(("ready", place, life, events), script)
         for place, (life, events) in batch.items():
-            assert not events & self._still(place, life), f"place {place} was ready and not called"
+            # Its turn in the batch may have come while nobody wanted anything of it: it is reported again.
+            dull = self._still(place, life) == 0 or any(
+                not events & (had | HANGUP) for had in self.registered[place].had
+            )
+            assert dull, f"place {place} was ready and not called"
 
     def _still(self, place: int, life: int) -> int:
         """The events that this life of a place may still be told of: nothing once it is over."""
@@ -258,12 +255,13 @@ class Model:
         return one.interest | HANGUP
 
     def _run_lanes(self) -> None:
-        """Each lane up to its budget, with what was there when the step began."""
-        waiting = {name: min(len(lane.waiting), lane.budget) for name, lane in self.lanes.items()}
+        """Each lane up to its budget, with what was there when the step began. Their handlers post nothing."""
         for name, lane in self.lanes.items():
-            for _ in range(waiting[name]):
-                if not lane.waiting:
-                    break
-                event = lane.waiting.pop(0)
-                lane.run += 1
-                self._call(("lane", name, event), ())
+            while lane.runnable(self.turns, self.ticks):
+                if lane.budget.left:
+                    lane.budget.take(1)
+                    self._call(("lane", name, lane.take()), ())
+                else:
+                    lane.drop_denied()
+            if lane.waiting:
+                lane.budget.deny_kept()

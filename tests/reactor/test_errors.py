@@ -8,6 +8,7 @@ import functools
 import logging
 import os
 import re
+import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -136,6 +137,21 @@ MISTAKES: dict[str, tuple[Callable[[Any], object], str]] = {
         "timeout is nan s; gi",
     ),
     "signal calls nothing": (lambda r: r.add_signal(10, None), "the callback None cannot be called"),
+    "no timer": (lambda r: r.cancel_timer(None), "the timer is None; give what set_timeout or set_interval has return"),
+    "timer of text": (
+        lambda r: r.move_timer("t", 1),
+        "the timer is 't'; give what set_timeout or set_interval has ret",
+    ),
+    "signal of text": (lambda r: r.add_signal("INT", int), "signal 'INT' is no number; give one, such as signal.SIGTE"),
+    "half a signal": (lambda r: r.add_signal(1.5, int), "signal 1.5 is no number; give one, such as signal.SIGTERM"),
+    "bool signal": (lambda r: r.add_signal(True, int), "signal True is no number; give one, such as signal.SIGTERM"),
+    "unknown signal": (lambda r: r.add_signal(4_000, int), "signal 4000 does not exist here; give one, such as signal"),
+    "vast signal": (lambda r: r.add_signal(1 << 70, int), "signal 118059.* does not exist here; give one, such as sig"),
+    "stubborn signal": (lambda r: r.add_signal(9, int), "signal 9 cannot be caught by any program; SIGTERM and SIGI"),
+    "remove a text": (lambda r: r.remove_signal("INT"), "signal 'INT' is no number; give one, such as signal.SIGTER"),
+    "remove a half": (lambda r: r.remove_signal(10.5), "signal 10.5 is no number; give one, such as signal.SIGTERM"),
+    "odd clock": (lambda r: type(r)(clock=7), "clock is 7; give a penstock.Clock or a ManualClock"),
+    "odd loop name": (lambda r: type(r)(name=7), "a loop named 7; give a text that is not empty"),
     "odd policy": (lambda r: type(r)(policy={}), "policy is {}; give a penstock.Policy"),
     "odd hook": (lambda r: type(r)(on_error=7), "the callback 7 cannot be called"),
     "odd other hook": (lambda r: type(r)(on_drop=7), "the callback 7 cannot be called"),
@@ -213,6 +229,13 @@ def test_errors_and_hang_ups_may_be_asked_for(reactor: Reactor, pipe: Pipe) -> N
     reactor.modify(reader, READABLE | 12)
     reactor.run_once(0)
     assert reactor.stats().changes == 0
+
+
+def test_a_signal_that_is_refused_keeps_its_handler(plain: Make) -> None:
+    before = signal.getsignal(signal.SIGHUP)
+    with pytest.raises(UsageError):
+        plain().add_signal(odd(signal.SIGHUP + 0.5), ignore)
+    assert signal.getsignal(signal.SIGHUP) is before
 
 
 def test_a_timer_of_another_loop_is_refused(make: Make) -> None:

@@ -205,13 +205,17 @@ def test_accepting_stops_at_its_budget(reactor: Reactor, keep: contextlib.ExitSt
     listener = keep.enter_context(socket.create_server(("127.0.0.1", 0), backlog=128))
     listener.setblocking(False)
     echo = EchoServer(reactor, listener.fileno(), accept_budget=30)
-    for _ in range(100):
-        keep.enter_context(socket.create_connection(listener.getsockname()))
+    peers = [keep.enter_context(socket.create_connection(listener.getsockname())) for _ in range(100)]
     accepted = []
     for _ in range(4):
         reactor.run_once(0)
         accepted.append(echo.counters()["accepted"])
     assert accepted == [30, 60, 90, 100]
+    # Nothing stays open: the server closes a connection when its peer has.
+    for peer in peers:
+        peer.close()
+    while echo.counters()["closed"] < 100:
+        reactor.run_once(DEADLINE_S)
 
 
 def test_an_adopted_connection_is_echoed_and_closed(reactor: Reactor, pair: Pair, keep: contextlib.ExitStack) -> None:

@@ -31,6 +31,13 @@ def test_an_error_names_the_limit_its_value_and_its_range(name: str) -> None:
             policy(**{name: odd})
 
 
+@pytest.mark.parametrize("name", limits.POLICY_SWITCHES)
+@pytest.mark.parametrize("odd", [None, 1, "yes"])
+def test_a_switch_is_on_or_off(name: str, odd: Any) -> None:
+    with pytest.raises(UsageError, match=re.escape(f"{name} is {odd!r}; give True or False")):
+        Policy(**{name: odd})
+
+
 @pytest.mark.parametrize("value", ["ignore", None, 1, ""])
 def test_what_becomes_of_a_broken_invariant_is_one_of_two(value: Any) -> None:
     with pytest.raises(UsageError, match=re.escape(f'on_invariant is {value!r}; give "raise" or "abort"')):
@@ -39,7 +46,9 @@ def test_what_becomes_of_a_broken_invariant_is_one_of_two(value: Any) -> None:
 
 def test_the_defaults_are_the_constants_of_the_same_name() -> None:
     for field in dataclasses.fields(Policy):
-        if field.name != "on_invariant":
+        if field.name in limits.POLICY_SWITCHES:
+            assert getattr(Policy(), field.name) is True
+        elif field.name != "on_invariant":
             assert getattr(Policy(), field.name) == getattr(limits, field.name.upper())
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import struct
+import sys
 from collections.abc import Callable
 
 import pytest
 
 from penstock import ManualClock, Overflow, Policy, Reactor, Timer
 from penstock.core.poller.epoll import EpollPoller
+from tests.reactor.conftest import in_process
 
 Make = Callable[..., Reactor]
 
@@ -56,6 +59,39 @@ def test_no_timer_is_early(plain: Make, coarse: bool) -> None:
     stats = reactor.stats()
     assert stats.waits <= 9
     assert stats.late_ns.count == 9
+
+
+# A filter in the kernel: system call 441, epoll_pwait2 on every machine, answers ENOSYS as an old kernel would.
+WITHOUT_PWAIT2 = """
+    import ctypes, struct
+    from penstock import Reactor
+    from penstock.core.poller.epoll import EpollPoller
+
+    rules = ((0x20, 0, 0, 0), (0x15, 0, 1, 441), (0x06, 0, 0, 0x00050000 | 38), (0x06, 0, 0, 0x7FFF0000))
+    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *rule) for rule in rules))
+    program = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(rules), ctypes.addressof(code)))
+    libc = ctypes.CDLL(None, use_errno=True)
+    pointer, none = ctypes.c_void_p(ctypes.addressof(program)), ctypes.c_ulong(0)
+    if libc.prctl(38, ctypes.c_ulong(1), none, none, none) or libc.prctl(22, ctypes.c_ulong(2), pointer, none, none):
+        raise SystemExit(f"no filter: {ctypes.get_errno()}")
+    poller = EpollPoller()
+    with Reactor(poller) as reactor:
+        early = []
+        def due(at_ns):
+            if reactor.now_ns() < at_ns:
+                early.append(at_ns)
+        for step in range(20):
+            reactor.set_timeout(step * 0.0003, due, reactor.now_ns() + step * 300_000)
+        before = poller.coarse
+        reactor.run(keep_alive=False)
+        print(before, poller.coarse, early)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux" or struct.calcsize("P") != 8, reason="filters of Linux on 64 bits")
+def test_a_kernel_without_epoll_pwait2_is_found_out_and_no_timer_is_early() -> None:
+    done = in_process(WITHOUT_PWAIT2)
+    assert (done.stdout.strip(), done.stderr) == ("False True []", "")
 
 
 def test_no_timer_is_early_on_any_poller(reactor: Reactor) -> None:

@@ -216,6 +216,34 @@ def test_a_cycle_is_named_in_full() -> None:
     assert "main.a.go -> (main.a.y) -> main.b.go" in str(caught.value)
 
 
+class Through(Reactor):
+    """Passes on what comes in, in either of two modes."""
+
+    x = Input(int)
+    y = Output(int)
+    on = Mode(initial=True)
+    off = Mode()
+
+    def __init__(self) -> None:
+        for mode in (self.on, self.off):
+            self.connect(self.x, self.y, mode=mode)
+
+
+@pytest.mark.parametrize("length", [1, 2, 5])
+def test_a_circle_of_ports_is_named_in_full(length: int) -> None:
+    class Main(Reactor):
+        def __init__(self) -> None:
+            self.some = [Through() for _ in range(length)]
+            for place, one in enumerate(self.some):
+                self.connect(one.y, self.some[(place + 1) % length].x)
+
+    with pytest.raises(CausalityCycle) as caught:
+        Environment(Main())
+    whole = {f"main.some[{place}].{port}" for place in range(length) for port in "xy"}
+    assert set(caught.value.path) == whole
+    assert all(name in str(caught.value) for name in whole)
+
+
 def test_a_delay_breaks_a_cycle() -> None:
     class Main(Reactor):
         def __init__(self) -> None:

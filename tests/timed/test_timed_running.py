@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,6 @@ from penstock.timed import (
     PhysicalAction,
     ReactionFailed,
     Reactor,
-    ReplayMismatch,
     Shutdown,
     Startup,
     State,
@@ -36,7 +34,6 @@ from penstock.timed import (
     reaction,
     run,
     sec,
-    us,
 )
 from penstock.timed.environment import log as timed_log
 
@@ -89,53 +86,9 @@ def test_speed_divides_the_waiting() -> None:
     assert ms(100) <= clock.now_ns() < ms(101)
 
 
-def test_a_thread_wakes_a_sleeping_program() -> None:
-    main = Sensor()
-    environment = Environment(main)
-    threads: list[threading.Thread] = []
-
-    def feed() -> None:
-        for number in (1, 2, 3):
-            main.arrival.schedule(number)
-
-    environment.scheduler.schedule_system(Tag(0, 0), lambda _: _start(threads, feed))
-    environment.run()
-    threads[0].join(GENEROUS_S)
-    assert main.total == 6
-    assert environment.figures()["queues"]["main.arrival"]["scheduled"] == 3
-
-
 def _start(threads: list[threading.Thread], target: Any) -> None:
     threads.append(threading.Thread(target=target))
     threads[0].start()
-
-
-def test_a_readable_descriptor_and_a_deferred_call_feed_a_program() -> None:
-    main, loop = Sensor(), penstock.Reactor()
-    reader, writer = os.pipe()
-    ended: list[BaseException | None] = []
-
-    def readable(fd: int, events: int) -> None:
-        os.read(fd, 1)
-        main.arrival.schedule(4)
-
-    def done(error: BaseException | None) -> None:
-        ended.append(error)
-        loop.stop()
-
-    try:
-        loop.register(reader, penstock.READABLE, readable)
-        environment = Environment(main, loop=loop)
-        environment.start(done)
-        loop.defer(lambda: main.arrival.schedule(2))
-        loop.defer(os.write, writer, b"x")
-        loop.run()
-    finally:
-        loop.close()
-        os.close(reader)
-        os.close(writer)
-    assert main.total == 6
-    assert ended == [None]
 
 
 def test_a_stop_is_asked_for_by_another_thread() -> None:
@@ -153,56 +106,6 @@ def test_physical_tags_follow_the_physical_clock() -> None:
     times = [entry.tag for entry in trace]
     assert times == sorted(set(times))
     assert [tag.time_ns // ms(1) for tag in times] == [3, 3, 7]
-
-
-@pytest.mark.parametrize(
-    ("overflow", "left", "counter"),
-    [
-        ("drop-oldest", [3, 4], "dropped_oldest"),
-        ("drop-newest", [1, 2], "dropped_newest"),
-        ("coalesce", [1, 4], "coalesced"),
-    ],
-)
-def test_a_physical_action_is_bounded(overflow: Any, left: list[int], counter: str) -> None:
-    class Main(Reactor):
-        arrival = PhysicalAction(int, capacity=2, overflow=overflow)
-        got = State[list[int]](factory=list)
-
-        @reaction(arrival)
-        def take(self) -> None:
-            self.got.append(self.arrival.value)
-
-    main = Main()
-    environment = Environment(main, clock=ManualClock(), timeout=ms(5))
-
-    def flood(_: Tag) -> None:
-        for number in (1, 2, 3, 4):
-            main.arrival.schedule(number, delay=us(number))
-
-    environment.scheduler.schedule_system(Tag(ms(1), 0), flood)
-    environment.run()
-    assert main.got == left
-    assert environment.figures()["queues"]["main.arrival"][counter] == 2
-
-
-def test_a_physical_action_may_refuse() -> None:
-    class Main(Reactor):
-        arrival = PhysicalAction(int, capacity=1, overflow="reject")
-
-    main = Main()
-    environment = Environment(main, clock=ManualClock(), timeout=ms(5))
-    refused: list[str] = []
-
-    def flood(_: Tag) -> None:
-        main.arrival.schedule(1)
-        try:
-            main.arrival.schedule(2)
-        except Overflow as error:
-            refused.append(error.limit)
-
-    environment.scheduler.schedule_system(Tag(ms(1), 0), flood)
-    environment.run()
-    assert refused == ["PHYSICAL_ACTION_CAPACITY"]
 
 
 def test_a_physical_connection_gets_the_physical_time() -> None:
@@ -297,83 +200,6 @@ def test_a_late_input_runs_its_handler_and_is_reported_where_there_is_none(caplo
     assert "main.also ran at (10 ms, 1) with late main.x" in caplog.text
 
 
-# ---- what a federation needs -----------------------------------------------------------------------------------------
-
-
-def test_a_tag_is_acquired_before_it_runs() -> None:
-    main = Late()
-    environment = Environment(main, clock=ManualClock(), timeout=ms(30))
-    asked: list[Tag] = []
-
-    def acquire(tag: Tag) -> bool | int | None:
-        asked.append(tag)
-        return True if environment.scheduler.physical_ns() >= tag.time_ns + ms(5) else tag.time_ns + ms(5)
-
-    environment.scheduler.acquire = acquire
-    sent: list[tuple[Tag, int]] = []
-    environment.scheduler.schedule_system(Tag(ms(1), 0), lambda _: environment.inject(main.x, 1, Tag(ms(10), 0)))
-    # While (10 ms, 0) waits to be acquired, a message for an earlier tag comes in, and is in time.
-    environment.scheduler.schedule_system(Tag(ms(12), 0), lambda _: environment.inject(main.x, 2, Tag(ms(8), 0)))
-    completed: list[Tag] = []
-    environment.scheduler.on_complete = completed.append
-    environment.listen(main.x, lambda tag, value: sent.append((tag, value)))
-    environment.run()
-    assert sent == [((ms(8), 0), 2), ((ms(10), 0), 1)]
-    assert completed == [(ms(8), 0), (ms(10), 0), (ms(30), 0)]
-    assert (ms(10), 0) in asked
-
-
-def test_regular_events_go_before_system_events_with_the_same_tag() -> None:
-    class Main(Reactor):
-        tick = Timer(period=ms(5))
-        log = State[list[str]](factory=list)
-
-        @reaction(tick)
-        def go(self) -> None:
-            self.log.append(str(self.tag))
-
-    main = Main()
-    environment = Environment(main, fast=True, clock=ManualClock(), timeout=ms(10))
-    for tag in (Tag(ms(5), 0), Tag(ms(4), 0), Tag(ms(5), 0)):
-        environment.scheduler.schedule_system(tag, lambda at: main.log.append(f"system {at}"))
-    environment.run()
-    assert main.log == [
-        "(0 s, 0)",
-        "system (4 ms, 0)",
-        "(5 ms, 0)",
-        "system (5 ms, 0)",
-        "system (5 ms, 0)",
-        "(10 ms, 0)",
-    ]
-
-
-def test_stepping_the_clock_shifts_every_queued_system_event() -> None:
-    environment = Environment(Sensor(), clock=ManualClock(), timeout=ms(100))
-    seen: list[Tag] = []
-    scheduler = environment.scheduler
-    for at in (9, 5, 7):
-        scheduler.schedule_system(Tag(ms(at), 0), seen.append)
-    scheduler.schedule_system(Tag(ms(1), 0), lambda _: scheduler.step_clock(ms(20)))
-    environment.run()
-    assert seen == [(ms(25), 0), (ms(27), 0), (ms(29), 0)]
-
-
-def test_an_earlier_stop_is_not_overwritten() -> None:
-    environment = Environment(Sensor(), clock=ManualClock(), timeout=ms(5))
-    assert environment.scheduler.request_stop(Tag(ms(9), 0)) == (ms(5), 0)
-    assert environment.scheduler.request_stop(Tag(ms(3), 0)) == (ms(3), 0)
-    environment.run()
-    assert environment.scheduler.tag == (ms(3), 0)
-
-
-def test_system_events_are_bounded() -> None:
-    environment = Environment(Sensor(), clock=ManualClock(), timeout=ms(5))
-    for _ in range(limits.SYSTEM_EVENTS_MAX):
-        environment.scheduler.schedule_system(Tag(0, 0), print)
-    with pytest.raises(Overflow, match="system events are pending"):
-        environment.scheduler.schedule_system(Tag(0, 0), print)
-
-
 # ---- the end ---------------------------------------------------------------------------------------------------------
 
 
@@ -399,77 +225,7 @@ def test_shutdown_comes_after_the_events_of_the_stop_tag() -> None:
     assert environment.figures()["queues"]["main.again"]["dropped_stopped"] == 1
 
 
-# ---- records ---------------------------------------------------------------------------------------------------------
-
-
-class Recorded(Reactor):
-    start = Startup()
-    sensor = PhysicalAction(int)
-    done = LogicalAction(int)
-    log = State[list[str]](factory=list)
-
-    def __init__(self, slow: ManualClock | None = None) -> None:
-        self._clock = slow
-
-    @reaction(sensor, effects=[done])
-    def take(self) -> None:
-        if self._clock is not None and self.sensor.value % 2:
-            self._clock.advance(ms(3))
-        self.done.schedule(self.sensor.value, delay=ms(self.random.randrange(3)))
-
-    def missed(self) -> None:
-        self.log.append("missed")
-
-    @reaction(sensor, deadline=ms(2), on_deadline=missed)
-    def act(self) -> None:
-        self.log.append("in time")
-
-    @reaction(done)
-    def finish(self) -> None:
-        self.log.append(f"{self.done.value} {self.tag}")
-
-
-@settings(max_examples=25, deadline=None)
-@given(arrivals({"main.sensor": st.integers(0, 9)}, within=ms(30)), st.integers(0, 3))
-def test_a_replay_gives_the_identical_trace(tmp_path_factory: Any, schedule: list[Arrival], seed: int) -> None:
-    record = tmp_path_factory.mktemp("record") / "run.jsonl"
-    clock = ManualClock()
-    main = Recorded(clock)
-    trace = play(Environment(main, clock=clock, timeout=ms(40), seed=seed, record=record), schedule)
-    again = Recorded()
-    environment = Environment(again, replay=record)
-    replayed = environment.trace()
-    environment.run()
-    assert replayed.text(values=True) == trace.text(values=True)
-    assert again.log == main.log
-
-
-def test_a_record_holds_plain_data_only(tmp_path: Path) -> None:
-    class Main(Reactor):
-        sensor = PhysicalAction(object)
-
-    environment = Environment(Main(), clock=ManualClock(), timeout=ms(5), record=tmp_path / "r")
-    with pytest.raises(UsageError, match=r"main\.sensor carries \(1, 2\), which JSON cannot give back"):
-        play(environment, [Arrival(ms(1), "main.sensor", (1, 2))])
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["", "no json", "[]", '{"format":"x"}', '{"format":"penstock timed record","version":1,"seed":0}\n{"tag":[-1,0]}'],
-)
-def test_a_broken_record_is_refused(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "r"
-    path.write_text(text)
-    with pytest.raises(ReplayMismatch):
-        Environment(Recorded(), replay=path).run()
-
-
-def test_a_record_of_another_program_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "r"
-    environment = Environment(Recorded(), clock=ManualClock(), timeout=ms(5), record=path)
-    play(environment, [Arrival(ms(1), "main.sensor", 1)])
-    with pytest.raises(ReplayMismatch, match=r"main\.sensor, which this program does not have"):
-        Environment(Sensor(), replay=path)
+# ---- arrivals --------------------------------------------------------------------------------------------------------
 
 
 def test_hypothesis_shrinks_to_the_smallest_schedule() -> None:

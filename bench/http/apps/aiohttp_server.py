@@ -21,7 +21,7 @@ def answer(content: bytes) -> Callable[[web.Request], Awaitable[web.Response]]:
 def main() -> None:
     port, backlog, idle_s = map(int, sys.argv[1:])
     app = web.Application()
-    for path in Path(os.environ["PENSTOCK_BENCH_SITE"]).iterdir():
+    for path in Path(os.environ["BENCH_SITE"]).iterdir():
         app.router.add_get(f"/{path.name}", answer(path.read_bytes()))
     web.run_app(
         app,

@@ -9,7 +9,7 @@ from typing import Any
 
 Message = dict[str, Any]
 
-FILES = {f"/{path.name}": path.read_bytes() for path in Path(os.environ["PENSTOCK_BENCH_SITE"]).iterdir()}
+FILES = {f"/{path.name}": path.read_bytes() for path in Path(os.environ["BENCH_SITE"]).iterdir()}
 
 
 def _start(status: int, size: int) -> Message:

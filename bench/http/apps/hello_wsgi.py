@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-FILES = {f"/{path.name}": path.read_bytes() for path in Path(os.environ["PENSTOCK_BENCH_SITE"]).iterdir()}
+FILES = {f"/{path.name}": path.read_bytes() for path in Path(os.environ["BENCH_SITE"]).iterdir()}
 KIND = "application/octet-stream"
 
 

@@ -11,8 +11,8 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-BURN_NS = int(os.environ.get("PENSTOCK_BENCH_BURN_US", "2000")) * 1_000
-SLEEP_S = int(os.environ.get("PENSTOCK_BENCH_SLEEP_US", "20000")) / 1e6
+BURN_NS = int(os.environ.get("BENCH_BURN_US", "2000")) * 1_000
+SLEEP_S = int(os.environ.get("BENCH_SLEEP_US", "20000")) / 1e6
 BIG = bytes(1_000_000)
 DONE = b"done\n"
 

@@ -1,7 +1,7 @@
 """The `penstock` command: reads what the user asked for, calls one command, and answers with an exit status.
 
     0    done
-    1    the command failed while it ran, with one sentence of why
+    1    the command failed while it ran, with one sentence of why; before it the traceback, if what failed is a reaction
     2    the user asked for something that cannot be meant, with one sentence of what to do
     130  the user pressed Ctrl-C
     141  whoever read the output stopped reading
@@ -16,12 +16,14 @@ import argparse
 import contextlib
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 from importlib.metadata import version
 from typing import NoReturn, Protocol, TextIO
 
-from penstock.cli import budget, echo, graph, limits, run
+from penstock.cli import budget, echo, graph, limits, run, serve
 from penstock.errors import InvariantBroken, PenstockError, UsageError
+from penstock.timed import ReactionFailed
 
 DONE = 0
 FAILED = 1
@@ -40,7 +42,7 @@ class Command(Protocol):
     def run(self, options: argparse.Namespace, out: TextIO, /) -> None: ...
 
 
-COMMANDS: tuple[Command, ...] = (budget, echo, graph, limits, run)
+COMMANDS: tuple[Command, ...] = (budget, echo, graph, limits, run, serve)
 
 
 class OneSentenceParser(argparse.ArgumentParser):
@@ -84,10 +86,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UsageError as mistake:
         return _sentence(str(mistake), MISUSED)
     except (PenstockError, InvariantBroken) as failure:
+        if isinstance(failure, ReactionFailed):
+            # The program is the user's own: where in it the reaction failed is the first thing to know.
+            traceback.print_exception(failure.__cause__)
         return _sentence(str(failure), FAILED)
     except OSError as failure:
         _silence()
-        return _sentence(f"cannot go on: {failure.strerror or failure}", FAILED)
+        where = f" ({failure.filename})" if failure.filename is not None else ""
+        return _sentence(f"cannot go on: {failure.strerror or failure}{where}", FAILED)
     return DONE
 
 

@@ -6,11 +6,14 @@ This file must not know any command.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Final
 
 from penstock.core.clock import Clock
+from penstock.errors import UsageError
 
 # A terminal is told this often how far a long run is; a person reads no faster.
 _PROGRESS_PERIOD_NS: Final = 200_000_000
@@ -28,6 +31,15 @@ def whole_number(least: int, most: int) -> Callable[[str], int]:
         raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {least:,} to {most:,}")
 
     return read
+
+
+@contextlib.contextmanager
+def writing(option: str, path: Path) -> Iterator[None]:
+    """Turn the system's refusal to write a file that the user named into a sentence that names it, too."""
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(f"{option} is {path}, which cannot be written: {error.strerror or error}") from error
 
 
 class Progress:

@@ -10,6 +10,7 @@ import shutil
 from pathlib import Path
 from typing import Final, TextIO
 
+from penstock.cli.arguments import writing
 from penstock.cli.program import load
 from penstock.timed.graph import dot, svg, text
 
@@ -37,6 +38,7 @@ def run(options: argparse.Namespace, out: TextIO) -> None:
         form = "svg" if drawable else "dot" if options.output is not None else "text"
     drawing = svg(main) if form == "svg" else dot(main).encode() if form == "dot" else text(main).encode()
     if options.output is not None:
-        options.output.write_bytes(drawing)
+        with writing("--output", options.output):
+            options.output.write_bytes(drawing)
     else:
         out.write(drawing.decode())

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import argparse
 import re
+from fractions import Fraction
 from pathlib import Path
 from typing import Final, TextIO
 
+from penstock.cli.arguments import whole_number, writing
 from penstock.cli.program import load
 from penstock.errors import UsageError
+from penstock.limits import TIMED_SPEED_MAX
 from penstock.timed import Duration, Environment
 
 NAME: Final = "run"
@@ -19,23 +22,41 @@ SUMMARY: Final = "run a timed program; record, replay or trace it"
 
 _UNITS: Final = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000, "min": 60_000_000_000}
 
+# Any seed will do; a bound keeps a slip of the keyboard from being one.
+_SEED_MAX: Final = 2**63 - 1
+
 
 def duration(text: str) -> Duration:
     """Read `10ms`, `1.5 s`, `2 min`: a number and a unit."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ns|us|ms|s|min)", text.strip())
+    match = re.fullmatch(r"([0-9]{1,20}(?:\.[0-9]{1,9})?)\s*(ns|us|ms|s|min)", text.strip())
     if match is None:
         raise argparse.ArgumentTypeError(f"{text!r} is no duration; give a number and a unit, such as 10ms or 2s")
-    return Duration(round(float(match[1]) * _UNITS[match[2]]))
+    try:
+        return Duration(round(Fraction(match[1]) * _UNITS[match[2]]))
+    except UsageError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is {error}") from error
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare what the command understands."""
     parser.add_argument("program", metavar="MODULE:MAIN", help="the main reactor's class, or FILE.py:CLASS")
     parser.add_argument("--fast", action="store_true", help="never wait for physical time")
-    parser.add_argument("--speed", type=int, default=1, metavar="N", help="let time pass N times as fast")
+    parser.add_argument(
+        "--speed",
+        type=whole_number(1, TIMED_SPEED_MAX),
+        default=1,
+        metavar="N",
+        help="let time pass N times as fast",
+    )
     parser.add_argument("--timeout", type=duration, metavar="TIME", help="stop at this logical time, such as 10s")
     parser.add_argument("--keep-alive", action="store_true", default=None, help="wait on an empty queue")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the program's random numbers")
+    parser.add_argument(
+        "--seed",
+        type=whole_number(-_SEED_MAX, _SEED_MAX),
+        default=0,
+        metavar="N",
+        help="seed of the program's random numbers",
+    )
     parser.add_argument("--debug", action="store_true", default=None, help="check the types of values")
     parser.add_argument("--record", metavar="FILE", type=Path, help="write the physical inputs there")
     parser.add_argument(
@@ -62,12 +83,18 @@ def run(options: argparse.Namespace, out: TextIO) -> None:
         record=options.record,
         replay=options.replay,
     )
-    trace = environment.trace() if options.trace is not None else None
+    trace = None
+    if options.trace is not None:
+        # Now, not after an hour's run.
+        with writing("--trace", options.trace):
+            options.trace.open("a").close()
+        trace = environment.trace()
     try:
         environment.run()
     finally:
         if trace is not None:
-            trace.write(options.trace)
+            with writing("--trace", options.trace):
+                trace.write(options.trace)
         if options.figures:
             _print(environment.figures(), out)
 

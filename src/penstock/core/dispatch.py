@@ -102,7 +102,6 @@ from cython.cimports.penstock.core.types import (
     LaneC,
     LoopC,
     OperationC,
-    ProbesC,
     RegistrationC,
 )
 
@@ -230,14 +229,7 @@ class Dispatch:
         if self.c.forks != self.c.fork_count[0]:
             # This handler has forked, and this is the child: the rest of the batch is the parent's.
             raise ForkedLoop(f"{self.name} was made before a fork; make a new loop in the child process")
-        if not PENSTOCK_PROBES:
-            return 0
-        probes: cython.pointer[ProbesC] = cython.address(self.c.probes)
-        if probes.same == handler and probes.same_fd == fd and probes.due_in > 1:
-            # Another run of the same one, and the clock is not due to be looked at: what probes_ran would do.
-            probes.due_in -= 1
-        else:
-            probes_ran(cython.address(self.c), handler, fd)
+        probes_ran(cython.address(self.c), handler, fd)
         return 0
 
     def _contain(self, handler, step: str):
@@ -262,7 +254,7 @@ class Dispatch:
         PyErr_CheckSignals()
         if self.signals.pending:
             for callback, args in self.signals.take():
-                self.c.posts_run += 1
+                self.c.line.posts += 1
                 answer: cython.pointer[PyObject] = PyObject_Call(
                     cython.cast(cython.pointer[PyObject], callback),
                     cython.cast(cython.pointer[PyObject], args),
@@ -278,11 +270,11 @@ class Dispatch:
         waiting: uint64_t = ring_size(cython.address(loop.inbox.ring))
         if waiting > loop.inbox_budget:
             waiting = loop.inbox_budget
-            loop.left |= LEFT_INBOX
+            loop.line.left |= LEFT_INBOX
             loop.probes.inbox_left += 1
         while waiting > 0 and self.allowance > 0 and inbox_take(cython.address(loop.inbox), cython.address(item)):
             waiting -= 1
-            loop.posts_run += 1
+            loop.line.posts += 1
             first: cython.pointer[PyObject] = cython.cast(cython.pointer[PyObject], item.first)
             second: cython.pointer[PyObject] = cython.cast(cython.pointer[PyObject], item.second)
             try:
@@ -330,7 +322,7 @@ class Dispatch:
                 # An interval keeps its own; its callback may cancel it.
                 Py_INCREF(cython.cast(object, callback))
                 Py_INCREF(cython.cast(object, args))
-            loop.timers_run += 1
+            loop.line.timers += 1
             try:
                 self._settle(PyObject_Call(callback, args, cython.NULL), callback, -1, "timer")
             finally:
@@ -387,7 +379,7 @@ class Dispatch:
             generation -= 1
             operation: cython.pointer[OperationC] = queue_pop(cython.address(loop.descriptors.completed))
             fd: cython.int = operation.fd
-            loop.deferred_run += 1
+            loop.line.deferred += 1
             if operation.complete != cython.NULL:
                 operation.complete(loop, operation)
                 probes_ran(loop, cython.NULL, fd)
@@ -411,7 +403,7 @@ class Dispatch:
             generation -= 1
             callback: cython.pointer[PyObject] = cython.cast(cython.pointer[PyObject], item.first)
             args: cython.pointer[PyObject] = cython.cast(cython.pointer[PyObject], item.second)
-            loop.deferred_run += 1
+            loop.line.deferred += 1
             loop.probes.deferred += 1
             try:
                 self._settle(_call(callback, args), callback, -1, "deferred")
@@ -436,7 +428,7 @@ class Dispatch:
             self.lanes_running = False
             if self.lanes_changed:
                 self._order_lanes()
-            if loop.left & LEFT_LANES:
+            if loop.line.left & LEFT_LANES:
                 loop.probes.lanes_left += 1
         return 0
 
@@ -454,7 +446,7 @@ class Dispatch:
                 if oldest == cython.NULL or cython.cast(uint64_t, oldest.mark) > c.barrier or self.allowance <= 0:
                     break
                 if c.budget.left <= 0:
-                    loop.left |= LEFT_LANES
+                    loop.line.left |= LEFT_LANES
                     if c.budget.keep:
                         if c.budget.denied_epoch != c.budget.epoch:
                             c.budget.denied_epoch = c.budget.epoch
@@ -464,7 +456,7 @@ class Dispatch:
                     Py_DECREF(cython.cast(object, item.first))
                     continue
                 lane_take(c, cython.address(item))
-                loop.events_run += 1
+                loop.line.events += 1
                 args[0] = cython.NULL
                 args[1] = cython.cast(cython.pointer[PyObject], item.first)
                 before_ns: int64_t = 0

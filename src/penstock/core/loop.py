@@ -61,6 +61,7 @@ from cython.cimports.penstock.core.types import (
     LaneC,
     LoopC,
     ReadyC,
+    TurnC,
     native_ready_t,
 )
 from cython.cimports.penstock.core.waker import waker_close, waker_drain, waker_open, waker_wake
@@ -108,6 +109,10 @@ class Loop(Intake):
     def __init__(self, poller, *, policy=None, clock=None, name=None, on_error=None, on_drop=None):
         if self.opened:
             raise LoopRunning("a loop cannot be initialised twice; make a new one")
+        if clock is not None and not isinstance(clock, Clock):
+            raise UsageError(f"clock is {clock!r}; give a penstock.Clock or a ManualClock")
+        if name is not None and not isinstance(name, str):
+            raise UsageError(f"a loop named {name!r}; give a text that is not empty")
         self.policy = limits.Policy() if policy is None else policy
         self.clock = Clock() if clock is None else clock
         self.poller = poller
@@ -167,7 +172,7 @@ class Loop(Intake):
         self.opened = True
         failed: cython.int = platform_watch_forks()
         if failed == 0:
-            failed = waker_open(cython.address(loop.waker))
+            failed = waker_open(cython.address(loop.waker), self.policy.use_eventfd)
         if failed == 0:
             failed = platform_pipe_open(self.signal_pipe)
         if failed < 0:
@@ -313,7 +318,8 @@ class Loop(Intake):
             platform_atomic_store(cython.address(self.c.stopping), 0)
             self._leave()
         ran: uint64_t = loop.probes.ready_native - before
-        return ran + self.ran_python + loop.posts_run + loop.timers_run + loop.deferred_run + loop.events_run
+        line: cython.pointer[TurnC] = loop.line
+        return ran + self.ran_python + line.posts + line.timers + line.deferred + line.events
 
     def _turns(self, wait_cap_ns: int64_t, allowance: int64_t, turns: cython.int):
         """Turns until a handler of Python has run, or for ever (`turns` is 0) until nothing is left to do."""
@@ -372,7 +378,7 @@ class Loop(Intake):
         self._close_own()
         failed: cython.int = inbox_after_fork(cython.address(loop.inbox))
         if failed == 0:
-            failed = waker_open(cython.address(loop.waker))
+            failed = waker_open(cython.address(loop.waker), self.policy.use_eventfd)
         if failed == 0:
             failed = platform_pipe_open(self.signal_pipe)
         if failed < 0:

@@ -137,23 +137,39 @@ def operation_new(owner: cython.pointer[DescriptorsC]) -> cython.pointer[Operati
 
 
 @cython.cfunc
-def operation_release(owner: cython.pointer[DescriptorsC], operation: cython.pointer[OperationC]) -> cython.void:
-    """Let go of everything that an operation of Python holds, and give it back to the pool."""
-    held: OperationC = operation[0]
-    if not held.viewed:
-        free(held.data)
+@cython.nogil
+@cython.exceptval(check=False)
+def operation_detach(
+    owner: cython.pointer[DescriptorsC], operation: cython.pointer[OperationC], held: cython.pointer[OperationC]
+) -> cython.void:
+    """Give an operation back to the pool; what it holds is in `held` from now on."""
+    held[0] = operation[0]
     operation.next = owner.operations_free
     owner.operations_free = operation
     owner.operations -= 1
-    # Last: a destructor may do anything, also start an operation in this very place.
+
+
+@cython.cfunc
+def operation_let_go(held: cython.pointer[OperationC]) -> cython.void:
+    """Let go of everything that a detached operation holds. A destructor may do anything, also start another one."""
     if held.viewed:
         PyBuffer_Release(cython.address(held.view))
+    else:
+        free(held.data)
     Py_XDECREF(cython.cast(cython.pointer[PyObject], held.key))
     Py_XDECREF(held.subject)
     Py_XDECREF(held.value)
     Py_XDECREF(held.failure)
     Py_XDECREF(held.owner)
     Py_XDECREF(held.callback)
+
+
+@cython.cfunc
+def operation_release(owner: cython.pointer[DescriptorsC], operation: cython.pointer[OperationC]) -> cython.void:
+    """Let go of everything that an operation of Python holds, and give it back to the pool."""
+    held: OperationC
+    operation_detach(owner, operation, cython.address(held))
+    operation_let_go(cython.address(held))
 
 
 @cython.cfunc
@@ -331,6 +347,15 @@ def _result_of(operation: cython.pointer[OperationC]):
     if operation.answer == ANSWER_VALUE and operation.value != cython.NULL:
         return cython.cast(object, operation.value)
     return None
+
+
+@cython.cfunc
+def operation_told(held: cython.pointer[OperationC]) -> tuple:
+    """What the callback of a detached operation is told: (error or None, result). It is over."""
+    try:
+        return _error_of(held), _result_of(held)
+    finally:
+        operation_let_go(held)
 
 
 @cython.cfunc

@@ -9,6 +9,9 @@ every `stride` handlers: while handlers are slow (on average SLOW_HANDLER_NS or 
 culprit is known exactly; while they are quick, after FAST_STRIDE of them or SUSPECTS different ones, so that a sudden
 slow one among them is known to be one of a few. Runs of the same handler count as one suspect: in a lane the name is
 always exact.
+
+What happens in every turn, or after every handler, is inline in probes.pxd: there a call would cost as much as the work.
+Here is what happens now and then.
 """
 
 import cython
@@ -16,40 +19,15 @@ from cython.cimports.cpython.ref import Py_XDECREF, Py_XINCREF, PyObject
 from cython.cimports.libc.stdint import int64_t, uint64_t
 from cython.cimports.libc.string import memset
 from cython.cimports.penstock.core.clock import clock_now
-from cython.cimports.penstock.core.system import PENSTOCK_PROBES, clz64
 from cython.cimports.penstock.core.types import (
     HISTOGRAM_BUCKETS,
-    RECORDER_TURNS,
     SUSPECTS,
     HistogramC,
     LongestC,
     LoopC,
     ProbesC,
     SlowC,
-    TurnC,
 )
-
-FAST_STRIDE = cython.declare(cython.int, 64)
-SLOW_HANDLER_NS = cython.declare(cython.int, 700)
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def histogram_add(histogram: cython.pointer[HistogramC], value: int64_t) -> cython.void:
-    """Count a value in the bucket of its highest bit; what is negative counts as 0."""
-    if not PENSTOCK_PROBES:
-        return
-    if value < 0:
-        value = 0
-    bucket: cython.int = 64 - clz64(value) if value else 0
-    if bucket >= HISTOGRAM_BUCKETS:
-        bucket = HISTOGRAM_BUCKETS - 1
-    histogram.buckets[bucket] += 1
-    histogram.count += 1
-    histogram.total += value
-    if cython.cast(uint64_t, value) > histogram.highest:
-        histogram.highest = value
 
 
 @cython.cfunc
@@ -60,7 +38,7 @@ def probes_init(probes: cython.pointer[ProbesC], now_ns: int64_t) -> cython.void
     memset(probes, 0, cython.sizeof(ProbesC))
     probes.mark_ns = now_ns
     probes.stride = 1
-    probes.due_in = 1
+    probes.due_in = 0
 
 
 @cython.cfunc
@@ -94,20 +72,18 @@ def _hand_over(source: cython.pointer[SlowC], target: cython.pointer[SlowC], too
 
 @cython.cfunc
 @cython.exceptval(check=False)
-def probes_ran(loop: cython.pointer[LoopC], handler: cython.pointer[PyObject], fd: cython.int) -> cython.void:
-    """A Python handler has returned. Looks at the clock if the stride is complete."""
-    if not PENSTOCK_PROBES:
-        return
+def probes_suspect(loop: cython.pointer[LoopC], handler: cython.pointer[PyObject], fd: cython.int) -> cython.void:
+    """A Python handler has returned: the long way of `probes_ran`. Looks at the clock if it is time."""
     probes: cython.pointer[ProbesC] = cython.address(loop.probes)
     count: cython.int = probes.now.count
-    probes.due_in -= 1
+    if count:
+        probes.due_in -= 1
     if count == 0 or probes.now.handlers[count - 1] != handler or probes.now.fds[count - 1] != fd:
         Py_XINCREF(handler)
         probes.now.handlers[count] = handler
         probes.now.fds[count] = fd
         probes.now.count = count + 1
-        probes.same = handler
-        probes.same_fd = fd
+        probes.same = handler if fd < 0 else cython.NULL
     if probes.due_in <= 0 or probes.now.count >= SUSPECTS:
         _mark(probes, clock_now(loop.clock), True)
 
@@ -119,10 +95,10 @@ def _mark(probes: cython.pointer[ProbesC], now_ns: int64_t, matters: cython.bint
     took: int64_t = now_ns - probes.mark_ns
     ran: cython.int = probes.stride - probes.due_in
     probes.mark_ns = now_ns
-    if ran == 0:
+    if probes.now.count == 0:
         return
     probes.stride = 1 if took >= SLOW_HANDLER_NS * ran else FAST_STRIDE
-    probes.due_in = probes.stride
+    probes.due_in = probes.stride - 1
     probes.same = cython.NULL
     if matters and took > probes.slowest.took_ns:
         _hand_over(cython.address(probes.now), cython.address(probes.slowest), took)
@@ -146,31 +122,15 @@ def probes_mark_native(probes: cython.pointer[ProbesC], now_ns: int64_t) -> cyth
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def probes_turn(loop: cython.pointer[LoopC], end_ns: int64_t) -> cython.void:
-    """Close the books of a turn: its duration, and its line in the flight recorder."""
-    if not PENSTOCK_PROBES:
-        return
+def probes_close_native(loop: cython.pointer[LoopC], busy_ns: int64_t) -> cython.void:
+    """A turn in which native handlers ran ends: remember it if it is the longest so far, and one of them the slowest."""
     probes: cython.pointer[ProbesC] = cython.address(loop.probes)
-    busy: int64_t = end_ns - loop.woke_ns
-    probes.turns += 1
-    histogram_add(cython.address(probes.turn_ns), busy)
-    line: cython.pointer[TurnC] = cython.address(probes.recorder[loop.turn % RECORDER_TURNS])
-    line.number = loop.turn
-    line.start_ns = loop.woke_ns - loop.slept_ns
-    line.asleep_ns = loop.slept_ns
-    line.busy_ns = busy
-    line.ready = loop.ready_seen
-    line.posts = loop.posts_run
-    line.timers = loop.timers_run
-    line.deferred = loop.deferred_run
-    line.events = loop.events_run
-    line.left = loop.left
     if (
         probes.native_slowest.took_ns > probes.slowest.took_ns
-        and busy > probes.native_longest.busy_ns
-        and busy > probes.longest.busy_ns
+        and busy_ns > probes.native_longest.busy_ns
+        and busy_ns > probes.longest.busy_ns
     ):
-        probes.native_longest.busy_ns = busy
+        probes.native_longest.busy_ns = busy_ns
         probes.native_longest.turn = loop.turn
         probes.native_longest.slow = probes.native_slowest
     probes.native_slowest.took_ns = 0
@@ -179,13 +139,8 @@ def probes_turn(loop: cython.pointer[LoopC], end_ns: int64_t) -> cython.void:
 
 @cython.cfunc
 @cython.exceptval(check=False)
-def probes_close(loop: cython.pointer[LoopC], end_ns: int64_t) -> cython.void:
-    """A turn in which Python ran ends, before `probes_turn`: remember it if it is the longest so far.
-
-    Most turns are not, and who was slow in those is nobody's question.
-    """
-    if not PENSTOCK_PROBES:
-        return
+def probes_close_python(loop: cython.pointer[LoopC], end_ns: int64_t) -> cython.void:
+    """The long way for the end of a turn in which Python ran: remember it if it is the longest so far."""
     probes: cython.pointer[ProbesC] = cython.address(loop.probes)
     longest: cython.pointer[LongestC] = cython.address(probes.longest)
     busy_ns: int64_t = end_ns - loop.woke_ns
@@ -218,7 +173,7 @@ class Histogram:
     @property
     def count(self):
         """How many values."""
-        return self.c.count
+        return count_of(cython.address(self.c))
 
     @property
     def total(self):
@@ -234,6 +189,17 @@ class Histogram:
     def buckets(self):
         """The counts, up to the last bucket that is not empty."""
         return buckets_of(self.c)
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def count_of(histogram: cython.pointer[HistogramC]) -> uint64_t:
+    """How many values. Added up when somebody asks, because values come oftener than questions."""
+    count: uint64_t = 0
+    index: cython.int
+    for index in range(HISTOGRAM_BUCKETS):
+        count += histogram.buckets[index]
+    return count
 
 
 @cython.cfunc

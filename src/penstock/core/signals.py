@@ -21,6 +21,15 @@ from penstock.errors import Unsupported, UsageError
 Handler = Callable[..., object]
 
 
+def require_signal(number: object) -> int:
+    """The number of a signal, if it is one at all."""
+    if isinstance(number, bool) or not isinstance(number, int):
+        raise UsageError(f"signal {number!r} is no number; give one, such as signal.SIGTERM")
+    if number not in signal.valid_signals():
+        raise UsageError(f"signal {number} does not exist here; give one, such as signal.SIGTERM")
+    return int(number)
+
+
 class Signals:
     """The signals of one loop: which are wanted, which have arrived."""
 
@@ -30,6 +39,8 @@ class Signals:
         self._former: dict[int, Any] = {}
         self._arrived: dict[int, int] = {}
         self._lent: int | None = None
+        # Called when a note is made, for a loop whose main thread may be busy elsewhere.
+        self.noted: Callable[[], object] | None = None
 
     def __len__(self) -> int:
         return len(self._callbacks)
@@ -41,30 +52,38 @@ class Signals:
 
     def add(self, number: int, callback: Handler, args: tuple[Any, ...]) -> None:
         """Have `callback` run when that signal has arrived."""
+        number = require_signal(number)
         if threading.current_thread() is not threading.main_thread():
             raise Unsupported(
                 f"signal {number} cannot be received by {self._loop_name}: only the main thread receives signals; "
                 f"it is {threading.current_thread().name!r} here"
             )
         if number in (signal.SIGKILL, signal.SIGSTOP):
-            raise UsageError(f"signal {number} cannot be caught by any program")
+            raise UsageError(f"signal {number} cannot be caught by any program; SIGTERM and SIGINT can")
         try:
             former = signal.signal(number, self._note)
-        except (ValueError, OSError, TypeError, OverflowError) as error:
-            raise UsageError(f"signal {number!r} cannot be received: {error}") from error
+        except (ValueError, OSError) as error:
+            raise UsageError(f"signal {number} cannot be received: {error}; give another one") from error
         signal.siginterrupt(number, False)
-        self._former.setdefault(int(number), former)
-        self._callbacks[int(number)] = (callback, args)
+        if former != self._note:
+            self._former[number] = former
+        self._callbacks[number] = (callback, args)
 
     def remove(self, number: int) -> bool:
         """Put back what handled the signal before; False if this loop did not."""
-        if self._callbacks.pop(int(number), None) is None:
+        number = require_signal(number)
+        if self._callbacks.pop(number, None) is None:
             return False
-        self._arrived.pop(int(number), None)
-        former = self._former.pop(int(number))
-        # A handler that was not installed from Python cannot be put back.
-        signal.signal(number, former if former is not None else signal.SIG_DFL)
+        self._arrived.pop(number, None)
+        if signal.getsignal(number) == self._note:
+            self._put_back(number)
+        # Else another loop has taken the signal since: it stays there, and may put this one's note back; see `_note`.
         return True
+
+    def _put_back(self, number: int) -> None:
+        """Let whoever handled the signal before handle it. A handler that was not installed from Python cannot."""
+        former = self._former.pop(number, None)
+        signal.signal(number, former if former is not None else signal.SIG_DFL)
 
     def clear(self) -> None:
         """Put back everything."""
@@ -72,7 +91,14 @@ class Signals:
             self.remove(number)
 
     def _note(self, number: int, _frame: FrameType | None) -> None:
-        self._arrived[number] = self._arrived.get(number, 0) + 1
+        if number in self._callbacks:
+            self._arrived[number] = self._arrived.get(number, 0) + 1
+            if self.noted is not None:
+                self.noted()
+        else:
+            # Given up here, but another loop that took it over has put this note back: pass it on.
+            self._put_back(number)
+            signal.raise_signal(number)
 
     def take(self) -> Iterator[tuple[Handler, tuple[Any, ...]]]:
         """The callbacks of the signals that arrived, once each, lowest number first.

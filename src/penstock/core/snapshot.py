@@ -4,7 +4,7 @@
 import cython
 from cython.cimports.cpython.ref import PyObject
 from cython.cimports.penstock.core.loop import Loop
-from cython.cimports.penstock.core.probes import buckets_of
+from cython.cimports.penstock.core.probes import buckets_of, count_of
 from cython.cimports.penstock.core.ring import ring_size
 from cython.cimports.penstock.core.turn import LEFT_INBOX, LEFT_LANES, LEFT_READY, LEFT_TIMERS
 from cython.cimports.penstock.core.types import RECORDER_TURNS, HistogramC, LongestC, LoopC, ProbesC, TurnC
@@ -22,7 +22,7 @@ _LEFT = (
 
 @cython.cfunc
 def _histogram(c: cython.pointer[HistogramC]):
-    return HistogramStats(c.count, c.total, c.highest, buckets_of(c[0]))
+    return HistogramStats(count_of(c), c.total, c.highest, buckets_of(c[0]))
 
 
 @cython.cfunc
@@ -85,7 +85,7 @@ def loop_stats(loop: Loop):
         name=loop.name,
         poller=loop.poller.name,
         now_ns=c.now_ns,
-        turns=probes.turns,
+        turns=count_of(cython.address(probes.turn_ns)),
         python_turns=probes.python_turns,
         polls=probes.polls,
         polls_skipped=probes.polls_skipped,

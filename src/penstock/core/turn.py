@@ -22,6 +22,7 @@ from cython.cimports.penstock.core.inbox import inbox_awake, inbox_may_sleep
 from cython.cimports.penstock.core.lane import lane_runnable
 from cython.cimports.penstock.core.probes import (
     histogram_add,
+    probes_begin,
     probes_mark_native,
     probes_turn,
 )
@@ -172,8 +173,8 @@ def _sleep(loop: cython.pointer[LoopC], wait_ns: int64_t, timed: cython.bint, ex
         count = _poll_now(loop, wait_ns)
     inbox_awake(cython.address(loop.inbox))
     now: int64_t = clock_now(loop.clock)
-    loop.slept_ns = now - loop.now_ns
-    loop.probes.asleep_ns += loop.slept_ns
+    loop.line.asleep_ns = now - loop.now_ns
+    loop.probes.asleep_ns += now - loop.now_ns
     loop.now_ns = now
     return count
 
@@ -240,7 +241,7 @@ def _timers(loop: cython.pointer[LoopC]) -> cython.void:
     loop.due_next = 0
     while timers_next(cython.address(loop.timers)) <= loop.now_ns:
         if budget == 0:
-            loop.left |= LEFT_TIMERS
+            loop.line.left |= LEFT_TIMERS
             loop.probes.timers_left += 1
             return
         if not timers_take(cython.address(loop.timers), loop.now_ns, barrier, cython.address(identity)):
@@ -250,7 +251,7 @@ def _timers(loop: cython.pointer[LoopC]) -> cython.void:
         histogram_add(cython.address(loop.probes.late_ns), loop.now_ns - timer.deadline_ns)
         if timer.native:
             timers_fire(cython.address(loop.timers), identity, loop.now_ns, cython.address(item))
-            loop.timers_run += 1
+            loop.line.timers += 1
             cython.cast(native_timer_t, item.first)(loop, identity, item.second)
             _ran(loop, -1)
         else:
@@ -332,10 +333,10 @@ def _still_ready(loop: cython.pointer[LoopC], last: cython.int) -> cython.void:
         if one != cython.NULL and one.again_events:
             events: uint32_t = one.again_events
             one.again_events = 0
-            loop.ready_seen += 1
+            loop.line.ready += 1
             _ready_one(loop, fd, events)
     if fd != last:
-        loop.left |= LEFT_READY
+        loop.line.left |= LEFT_READY
         loop.probes.ready_left += 1
 
 
@@ -351,7 +352,7 @@ def _readiness(loop: cython.pointer[LoopC]) -> cython.void:
     last: cython.int = loop.registry.again_last
     loop.ready_count = 0
     loop.ready_next = 0
-    loop.ready_seen = found
+    loop.line.ready = found
     for index in range(found):
         token: uint64_t = loop.ready[index].token
         one: cython.pointer[RegistrationC] = registry_of(cython.address(loop.registry), token)
@@ -369,7 +370,7 @@ def _readiness(loop: cython.pointer[LoopC]) -> cython.void:
         loop.stale_polls = loop.stale_polls + 1 if stale else 0
         if loop.stale_polls >= STALE_POLLS_MAX:
             turn_reset_poller(loop)
-    loop.probes.ready += loop.ready_seen
+    loop.probes.ready += loop.line.ready
     loop.probes.ready_python += loop.ready_count
 
 
@@ -425,16 +426,11 @@ def turn_changes(loop: cython.pointer[LoopC]) -> cython.void:
 def turn_native(loop: cython.pointer[LoopC], wait_cap_ns: int64_t) -> cython.void:
     """Steps 1, 2 and the native part of 4 and 5. Afterwards `turn_needs_python` says whether somebody must go on."""
     loop.turn += 1
-    loop.left = 0
-    loop.slept_ns = 0
-    loop.ready_seen = 0
-    loop.posts_run = 0
-    loop.timers_run = 0
-    loop.deferred_run = 0
-    loop.events_run = 0
+    probes_begin(loop)
     if loop.ready_next < loop.ready_count or loop.due_next < loop.due_count:
         # The last turn was left by an exception: what it had set aside comes first.
         loop.woke_ns = loop.now_ns
+        loop.probes.mark_ns = loop.now_ns
         return
     loop.ready_count = 0
     if loop.registry.changed_first >= 0:

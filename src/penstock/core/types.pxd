@@ -235,11 +235,10 @@ cdef struct InboxC:
 cdef enum:
     HISTOGRAM_BUCKETS = 48
     RECORDER_TURNS = 64
-    SUSPECTS = 8
+    SUSPECTS = 16
 
 cdef struct HistogramC:     # bucket k counts the values v with 2^(k-1) <= v < 2^k
     uint64_t buckets[HISTOGRAM_BUCKETS]
-    uint64_t count
     uint64_t total
     uint64_t highest
 
@@ -267,7 +266,6 @@ cdef struct LongestC:
     SlowC slow
 
 cdef struct ProbesC:
-    uint64_t turns
     uint64_t python_turns   # the turns that took the GIL
     uint64_t polls
     uint64_t polls_skipped
@@ -297,10 +295,9 @@ cdef struct ProbesC:
     TurnC recorder[RECORDER_TURNS]
     int64_t mark_ns         # the last look at the clock
     int stride              # handlers between two looks
-    int due_in              # ... and before the next one
+    int due_in              # ... after the first since the last one, before the next one
     SlowC now               # since the last look
-    PyObject* same          # the last handler of `now`, borrowed from there; NULL if it is empty
-    int same_fd
+    PyObject* same          # the last handler of `now` if it has no descriptor, borrowed from there; else NULL
     SlowC slowest           # of this turn
     LongestC longest        # of all turns whose slowest handler was Python's
     SlowC native_now
@@ -431,15 +428,9 @@ cdef struct LoopC:
     uint64_t turn
     int64_t now_ns          # what this turn calls the present
     int64_t woke_ns         # when its work began
-    int64_t slept_ns
     int64_t polled_ns       # the last poll
     int64_t report_ns       # when a report of drops is due; INT64_MAX: none
-    uint32_t left           # steps that reached their limit
-    uint32_t ready_seen
-    uint32_t posts_run
-    uint32_t timers_run
-    uint32_t deferred_run
-    uint32_t events_run
+    TurnC* line             # its line in the flight recorder, filled in while it runs
     uint32_t stale_polls    # polls in a row that saw an event of no live registration
     ReadyC* ready           # the batch: what is for Python moves to the front
     uint32_t ready_count

@@ -9,21 +9,21 @@ import os
 
 import cython
 from cython.cimports.libc.stdint import uint64_t
-from cython.cimports.penstock.core.system import close, platform_waker_open, read, write
+from cython.cimports.penstock.core.system import close, platform_pipe_open, platform_waker_open, read, write
 from cython.cimports.penstock.core.types import WakerC
 
 
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def waker_open(waker: cython.pointer[WakerC]) -> cython.int:
-    """Open; returns -errno on failure."""
+def waker_open(waker: cython.pointer[WakerC], eventfd: cython.bint) -> cython.int:
+    """Open, as an eventfd if that is wished and there is one; returns -errno on failure."""
     ends: cython.int[2]
     waker.read_fd = -1
     waker.write_fd = -1
     waker.wakes = 0
     waker.drained = 0
-    failed: cython.int = platform_waker_open(ends)
+    failed: cython.int = platform_waker_open(ends) if eventfd else platform_pipe_open(ends)
     if failed == 0:
         waker.read_fd = ends[0]
         waker.write_fd = ends[1]
@@ -69,8 +69,8 @@ def waker_close(waker: cython.pointer[WakerC]) -> cython.void:
 class Waker:
     """A descriptor that becomes readable when somebody wakes it."""
 
-    def __cinit__(self):
-        failed: cython.int = waker_open(cython.address(self.c))
+    def __cinit__(self, *, eventfd: bool = True):
+        failed: cython.int = waker_open(cython.address(self.c), eventfd)
         if failed < 0:
             raise OSError(-failed, f"cannot open a waker: {os.strerror(-failed)}")
 

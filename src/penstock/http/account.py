@@ -14,6 +14,7 @@ from cython.cimports.penstock.http.engine_system import peer_text
 from cython.cimports.penstock.http.log import log_line
 from cython.cimports.penstock.http.output import sources_left
 from cython.cimports.penstock.http.types import (
+    ADDRESS_INTERNET,
     FIELD_REFERER,
     FIELD_USER_AGENT,
     HeadC,
@@ -63,6 +64,9 @@ def _fill(
     line.peer_size = conn.peer_size
     if head == cython.NULL:
         return
+    if conn.via != cython.NULL and conn.via.client.kind == ADDRESS_INTERNET:
+        line.peer = conn.via.text
+        line.peer_size = conn.via.size
     line.method = bytes + head.method_text.start
     line.method_size = head.method_text.size
     line.target = bytes + head.target.start
@@ -120,6 +124,8 @@ def account_answer(
     now_ns: int64_t
     conn.engine.answers[status // 100 % 6] += 1
     conn.engine.sent_content += size
+    if head == cython.NULL:
+        conn.engine.unasked += 1
     if conn.engine.log == cython.NULL:
         return
     account_end(conn)

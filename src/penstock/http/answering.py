@@ -25,7 +25,7 @@ from cython.cimports.penstock.http.feed import (
     feed_settle,
 )
 from cython.cimports.penstock.http.output import output_fields, output_flush, output_put, source_add, sources_send
-from cython.cimports.penstock.http.steps import step, step_deadline, step_end, step_tell
+from cython.cimports.penstock.http.progress import step, step_deadline, step_end, step_tell
 from cython.cimports.penstock.http.types import (
     EVENT_STALL,
     METHOD_HEAD,
@@ -62,6 +62,8 @@ class Answering:
         if request.c.begun:
             request.c.begun = False
             admission_done(self.c.admission, cython.address(request.c.work), clock_now(self.c.loop.clock))
+            if self.c.by_state[STATE_QUEUED] > 0 and not self.c.working:
+                self._schedule()
         return 0
 
     def _let_go(self, request: Request):
@@ -221,8 +223,6 @@ class Answering:
         self._let_go(request)
         if conn != cython.NULL:
             feed_done(conn, c)
-            if self.c.by_state[STATE_QUEUED] > 0:
-                self._schedule()
         return 0
 
     def _piece(self, request: Request):

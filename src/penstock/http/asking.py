@@ -15,6 +15,7 @@ from cython.cimports.penstock.core.clock import clock_now
 from cython.cimports.penstock.core.system import platform_data_age_ns
 from cython.cimports.penstock.http.account import account_answer
 from cython.cimports.penstock.http.admission import admission_offer, admission_withdraw
+from cython.cimports.penstock.http.arrival import arrival_request
 from cython.cimports.penstock.http.body import body_begin, body_feed
 from cython.cimports.penstock.http.engine_system import peer_hash
 from cython.cimports.penstock.http.exchange import exchange_free, exchange_keep, exchange_new, exchange_spool
@@ -27,8 +28,9 @@ from cython.cimports.penstock.http.output import (
     output_put,
     sources_send,
 )
-from cython.cimports.penstock.http.steps import step, step_end, step_tell, step_wants
+from cython.cimports.penstock.http.progress import step, step_end, step_tell, step_wants
 from cython.cimports.penstock.http.types import (
+    ADDRESS_INTERNET,
     BODY_BAD,
     BODY_DONE,
     BODY_PIECE,
@@ -117,6 +119,7 @@ def ask_give_up(conn: cython.pointer[HttpC], status: cython.int, reason: cython.
 def ask_refuse(request: cython.pointer[RequestC], why: cython.int) -> cython.void:
     conn: cython.pointer[HttpC] = request.conn
     conn.engine.refused[why] += 1
+    conn.rebuffed = True
     conn.request = cython.NULL
     if request.streaming and not request.complete:
         conn.last = True
@@ -226,6 +229,8 @@ def _ask(conn: cython.pointer[HttpC]) -> cython.void:
     if conn.peer_hash == 0:
         conn.peer_hash = peer_hash(conn.stream.fd)
     work.peer = conn.peer_hash
+    if conn.via != cython.NULL and conn.via.client.kind == ADDRESS_INTERNET:
+        work.peer = conn.via.hash
     work.reserved = (
         engine.health_size > 0
         and head.path.size == engine.health_size
@@ -255,6 +260,8 @@ def _exchange(
         return
     conn.request = request
     request.slow = slow
+    if conn.via != cython.NULL:
+        request.scheme = conn.via.scheme
     request.wanted = not slow
     outcome: cython.int = body_begin(
         cython.address(request.body), cython.address(request.head), cython.address(engine.body_limits)
@@ -306,6 +313,7 @@ def ask_request(conn: cython.pointer[HttpC], head: cython.pointer[HeadC], bytes:
     """A head is complete: answer it, or see to it that it will be."""
     engine: cython.pointer[EngineC] = conn.engine
     engine.requests += 1
+    arrival_request(conn, head, bytes)
     if not head.keep_alive or engine.draining:
         conn.last = True
     if head.method == METHOD_CONNECT:

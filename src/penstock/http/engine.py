@@ -20,7 +20,7 @@ from cython.cimports.libc.stdlib import free, malloc
 from cython.cimports.libc.string import memcpy, memset
 from cython.cimports.penstock.core.clock import clock_now
 from cython.cimports.penstock.core.loop import Loop
-from cython.cimports.penstock.core.nogil import native_start_timer
+from cython.cimports.penstock.core.nogil import native_cancel_timer, native_start_timer
 from cython.cimports.penstock.core.types import LoopC
 from cython.cimports.penstock.http.account import account_end, account_peer
 from cython.cimports.penstock.http.admission import (
@@ -31,6 +31,7 @@ from cython.cimports.penstock.http.admission import (
     admission_withdraw,
 )
 from cython.cimports.penstock.http.answering import Answering
+from cython.cimports.penstock.http.arrival import arrival_begin, arrival_bytes, arrival_over
 from cython.cimports.penstock.http.exchange import Request, exchange_close, exchange_free, request_for
 from cython.cimports.penstock.http.feed import (
     feed_bytes,
@@ -44,15 +45,18 @@ from cython.cimports.penstock.http.feed import (
 from cython.cimports.penstock.http.files import files_of
 from cython.cimports.penstock.http.log import log_of
 from cython.cimports.penstock.http.output import output_close, output_open, sources_drop
-from cython.cimports.penstock.http.steps import step
+from cython.cimports.penstock.http.peers import trust_of
+from cython.cimports.penstock.http.progress import step
+from cython.cimports.penstock.http.roster import roster_add, roster_close, roster_drop, roster_open, roster_wake
+from cython.cimports.penstock.http.tally import tally, tally_again
 from cython.cimports.penstock.http.types import (
+    ADDRESS_INTERNET,
     EVENT_START,
     NEED_CONTENT,
     NEED_PIECE,
     NEED_RELEASE,
     NEED_WORK,
     STATE_BODY,
-    STATE_COUNT,
     STATE_FRESH,
     STATE_HEAD,
     STATE_IDLE,
@@ -72,13 +76,11 @@ from cython.cimports.penstock.net.types import END_ABORTED, END_EVICTED, STREAM_
 
 from penstock import limits
 from penstock.errors import UsageError
-from penstock.http.admission import REASONS
 from penstock.http.answering import FAILED
-from penstock.http.connection import STATES
 from penstock.http.options import DEFAULT, HttpOptions
+from penstock.http.peers import Trust
 
 LOOKS = cython.declare(cython.int, limits.HTTP_EVICT_LOOKS)
-REFUSALS = cython.declare(cython.int, len(REASONS))
 
 _BUSY = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
@@ -139,6 +141,15 @@ def engine_receive(conn: cython.pointer[HttpC], data: bytes) -> cython.int:
     """Bytes that were decrypted."""
     feed_bytes(conn, PyBytes_AS_STRING(data), len(data))
     return 0
+
+
+@cython.cfunc
+def engine_announced(conn: cython.pointer[HttpC], data: bytes) -> bytes:
+    """What is left of bytes that came before anything is encrypted, when what announces the connection is taken off."""
+    used: cython.Py_ssize_t = 0
+    if conn.awaits:
+        used = arrival_bytes(conn, PyBytes_AS_STRING(data), len(data))
+    return b"" if used < 0 else data[used:]
 
 
 @cython.cfunc
@@ -224,6 +235,7 @@ class Engine(Answering):
         c.health = _text(health)
         c.health_size = len(health)
         self._set_times()
+        self._set_trust()
 
     def _set_times(self):
         c: cython.pointer[EngineC] = cython.address(self.c)
@@ -248,9 +260,25 @@ class Engine(Answering):
         self.set_wall_clock(time.time_ns())
         return 0
 
+    def _set_trust(self):
+        c: cython.pointer[EngineC] = cython.address(self.c)
+        options = self.options
+        if not options.trusted:
+            # The listener knows all that is to be known about addresses.
+            return 0
+        self.trust = Trust(options.trusted)
+        c.trust = trust_of(self.trust)
+        c.announces = options.proxy_protocol
+        if options.max_connections_per_address is not None:
+            c.address_max = options.max_connections_per_address
+            if roster_open(c) < 0:
+                raise MemoryError("no memory for a table of addresses")
+        return 0
+
     def __dealloc__(self):
         exchange_close(cython.address(self.c))
         output_close(cython.address(self.c))
+        roster_close(cython.address(self.c))
         free(self.c.prefix)
         free(self.c.health)
 
@@ -280,7 +308,7 @@ class Engine(Answering):
         conn.stream = cython.address(stream.c)
         conn.state = STATE_FRESH
         conn.looked_ns = c.loop.now_ns
-        _enlist(conn)
+        roster_add(conn)
         c.open += 1
         c.connections += 1
         c.by_state[STATE_FRESH] += 1
@@ -288,7 +316,7 @@ class Engine(Answering):
         stream.c.hooks = cython.address(hooks)
         stream.context = self
         stream.c.deadline_ns = clock_now(c.loop.clock) + c.state_ns[STATE_FRESH]
-        if stream_arm(conn.stream) < 0:
+        if not arrival_begin(conn) or stream_arm(conn.stream) < 0:
             stream_end(conn.stream, END_ABORTED, 0)
             stream_note(conn.stream)
         elif self.secure is not None:
@@ -312,8 +340,8 @@ class Engine(Answering):
                 # Its place is free as of now; it is gone in the next step.
                 return True
             conn.looked_ns = conn.stream.active_ns
-            _unlist(conn)
-            _enlist(conn)
+            roster_drop(conn)
+            roster_add(conn)
         return False
 
     def _over(self, conn: cython.pointer[HttpC]):
@@ -326,7 +354,9 @@ class Engine(Answering):
         if request != cython.NULL:
             conn.request = cython.NULL
             request.conn = cython.NULL
-            if request.answered and not request.finished:
+            if not request.answered:
+                c.given_up += 1
+            elif not request.finished:
                 c.aborted += 1
             if request.object == cython.NULL:
                 admission_withdraw(c.admission, cython.address(request.work))
@@ -342,7 +372,9 @@ class Engine(Answering):
         c.open -= 1
         if conn.leaving:
             c.leaving -= 1
-        _unlist(conn)
+        roster_drop(conn)
+        roster_wake(conn)
+        arrival_over(conn)
         self._release()
         if conn.cut != cython.NULL:
             conn.cut.cut_from = cython.NULL
@@ -354,8 +386,21 @@ class Engine(Answering):
             # A name of our own: its record lets go of it.
             request_object: Request = cython.cast(Request, gone.object)
             self._end_request(request_object)
-        if c.draining and c.open == 0 and self.on_idle is not None:
-            self.on_idle()
+        if c.open == 0:
+            self._rest_over()
+            if c.draining and self.on_idle is not None:
+                self.on_idle()
+        return 0
+
+    def _rest_over(self):
+        """Nothing waits without a connection: no timer may outlive this engine."""
+        c: cython.pointer[EngineC] = cython.address(self.c)
+        if c.timer:
+            native_cancel_timer(c.loop, c.timer)
+            c.timer = 0
+        if c.rest_timer:
+            native_cancel_timer(c.loop, c.rest_timer)
+            c.rest_timer = 0
         return 0
 
     def _end_request(self, request: Request):
@@ -374,6 +419,8 @@ class Engine(Answering):
         return 0
 
     def _peer(self, conn: cython.pointer[HttpC]):
+        if conn.via != cython.NULL and conn.via.client.kind == ADDRESS_INTERNET:
+            return PyBytes_FromStringAndSize(conn.via.text, conn.via.size).decode("ascii")
         account_peer(conn)
         return PyBytes_FromStringAndSize(conn.peer, conn.peer_size).decode("ascii") if conn.peer_size else ""
 
@@ -413,6 +460,7 @@ class Engine(Answering):
         begin_ns: int64_t = clock_now(c.loop.clock)
         now_ns: int64_t = begin_ns
         c.scheduled = False
+        c.working = True
         while True:
             # What is too late goes first: then what is next is still worth the work.
             feed_expired(c)
@@ -425,12 +473,16 @@ class Engine(Answering):
             step(conn, EVENT_START)
             try:
                 self._run(request)
-            finally:
-                now_ns = clock_now(c.loop.clock)
-                if now_ns - begin_ns >= c.work_ns:
-                    self._schedule()
-            if c.scheduled:
+            except BaseException:
+                # It leaves the loop; what waits is taken up when that runs again.
+                c.working = False
+                self._schedule()
+                raise
+            now_ns = clock_now(c.loop.clock)
+            if now_ns - begin_ns >= c.work_ns:
+                self._schedule()
                 break
+        c.working = False
         feed_expired(c)
         c.lag_ns = now_ns - begin_ns
         _arm(c)
@@ -513,27 +565,11 @@ class Engine(Answering):
 
     def counters(self):
         """Everything that is counted."""
-        c: cython.pointer[EngineC] = cython.address(self.c)
-        return {
-            "open": c.open,
-            "connections": c.connections,
-            "states": {STATES[index]: c.by_state[index] for index in range(STATE_COUNT)},
-            "requests": c.requests,
-            "answers": {f"{index}xx": c.answers[index] for index in range(2, 6)},
-            "refused": {REASONS[index]: c.refused[index] for index in range(1, REFUSALS)},
-            "timeouts": {STATES[index]: c.timeouts[index] for index in range(STATE_COUNT) if c.timeouts[index]},
-            "bad_requests": c.bad_requests,
-            "received_content_bytes": c.received_content,
-            "sent_content_bytes": c.sent_content,
-            "truncated": c.truncated,
-            "aborted": c.aborted,
-            "broken_promises": c.broken_promises,
-            "lingered_bytes": c.lingered_bytes,
-            "evicted": c.evicted,
-            "turned_away": c.turned_away,
-            "missteps": c.missteps,
-            "errors": c.errors,
-        }
+        return tally(cython.address(self.c))
+
+    def recount(self):
+        """Count anew, from the connections themselves, what `counters` knows by book: for tests and in doubt."""
+        return tally_again(cython.address(self.c))
 
     def __repr__(self):
         state = "draining" if self.c.draining else "serving"
@@ -541,36 +577,6 @@ class Engine(Answering):
 
 
 # ---- small pieces ----------------------------------------------------------------------------------------------------
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def _enlist(conn: cython.pointer[HttpC]) -> cython.void:
-    """Put a connection behind all others."""
-    engine: cython.pointer[EngineC] = conn.engine
-    conn.next = cython.NULL
-    conn.previous = engine.newest
-    if engine.newest == cython.NULL:
-        engine.first = conn
-    else:
-        engine.newest.next = conn
-    engine.newest = conn
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def _unlist(conn: cython.pointer[HttpC]) -> cython.void:
-    engine: cython.pointer[EngineC] = conn.engine
-    if conn.previous == cython.NULL:
-        engine.first = conn.next
-    else:
-        conn.previous.next = conn.next
-    if conn.next == cython.NULL:
-        engine.newest = conn.previous
-    else:
-        conn.next.previous = conn.previous
 
 
 @cython.cfunc

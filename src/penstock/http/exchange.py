@@ -19,7 +19,16 @@ from cython.cimports.libc.stdint import uint64_t
 from cython.cimports.libc.stdlib import free, malloc, realloc
 from cython.cimports.libc.string import memcpy, memset
 from cython.cimports.penstock.core.system import PyThread_get_thread_ident, close, platform_nameless_file, write
-from cython.cimports.penstock.http.types import EngineC, FieldC, HeadC, HttpC, RequestC, SpanC
+from cython.cimports.penstock.http.types import (
+    SCHEME_HTTPS,
+    SCHEME_OWN,
+    EngineC,
+    FieldC,
+    HeadC,
+    HttpC,
+    RequestC,
+    SpanC,
+)
 from cython.cimports.penstock.net.system import ATOMIC_RELAXED, atomic_add
 
 from penstock import limits
@@ -238,7 +247,9 @@ class Request:
 
     @property
     def scheme(self):
-        """How the request came: "http" or "https"."""
+        """How the request came, to us or to the trusted proxy that passes it on: "http" or "https"."""
+        if self.c.scheme != SCHEME_OWN:
+            return "https" if self.c.scheme == SCHEME_HTTPS else "http"
         return "https" if self.c.engine.secure else "http"
 
     @property

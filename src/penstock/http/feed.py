@@ -15,8 +15,11 @@ from cython.cimports.libc.stdint import int64_t, uint32_t, uint64_t
 from cython.cimports.libc.stdlib import free, malloc, realloc
 from cython.cimports.libc.string import memcpy, memmove
 from cython.cimports.penstock.core.clock import clock_now
+from cython.cimports.penstock.core.nogil import native_start_timer
+from cython.cimports.penstock.core.types import LoopC
 from cython.cimports.penstock.http.account import account_end
-from cython.cimports.penstock.http.admission import admission_expired
+from cython.cimports.penstock.http.admission import admission_expired, admission_throttled
+from cython.cimports.penstock.http.arrival import arrival_bytes, arrival_eof
 from cython.cimports.penstock.http.asking import (
     ask_bad,
     ask_content,
@@ -28,7 +31,8 @@ from cython.cimports.penstock.http.asking import (
 )
 from cython.cimports.penstock.http.head import head_feed, head_reset
 from cython.cimports.penstock.http.output import output_flush, sources_send
-from cython.cimports.penstock.http.steps import step, step_deadline, step_end, step_tell, step_wants
+from cython.cimports.penstock.http.progress import step, step_deadline, step_end, step_tell, step_wants
+from cython.cimports.penstock.http.roster import roster_rest, roster_wake
 from cython.cimports.penstock.http.types import (
     EVENT_BYTES,
     EVENT_LAST,
@@ -76,6 +80,7 @@ REST_MAX = cython.declare(uint32_t, limits.HTTP_REST_MAX_BYTES)
 LINGER_MAX = cython.declare(uint64_t, limits.HTTP_LINGER_MAX_BYTES)
 ANSWERS_SHARE = cython.declare(uint32_t, limits.HTTP_PIPELINE_SHARE)
 WINDOW = cython.declare(uint64_t, limits.HTTP_STREAM_WINDOW_BYTES)
+SLICE_NS = cython.declare(int64_t, limits.HTTP_THROTTLE_SLICE_NS)
 SECOND_NS = cython.declare(int64_t, limits.NS_PER_S)
 
 
@@ -118,7 +123,7 @@ def _forget_rest(conn: cython.pointer[HttpC]) -> cython.void:
 @cython.exceptval(check=False)
 def _hold(conn: cython.pointer[HttpC]) -> cython.void:
     """Let the peer wait while too much is kept, and not longer."""
-    hold: cython.bint = conn.rest_size >= REST_MAX
+    hold: cython.bint = conn.rest_size >= REST_MAX or conn.resting
     if hold and not conn.held:
         conn.held = True
         conn.stream.paused = True
@@ -173,6 +178,48 @@ def _head(conn: cython.pointer[HttpC], data: cython.p_const_char, size: cython.s
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
+def _rest(conn: cython.pointer[HttpC]) -> cython.void:
+    """It was refused. If refusing takes all the time, what it sends next waits, unread, for the next slice."""
+    engine: cython.pointer[EngineC] = conn.engine
+    now_ns: int64_t = clock_now(engine.loop.clock)
+    conn.rebuffed = False
+    if conn.resting or conn.last or conn.stream.state >= STREAM_OVER:
+        return
+    if not admission_throttled(engine.admission, now_ns):
+        return
+    if engine.rest_timer == 0:
+        engine.rest_timer = native_start_timer(
+            engine.loop, SLICE_NS - now_ns % SLICE_NS, 0, feed_rested, cython.cast(cython.p_void, engine)
+        )
+        if engine.rest_timer == 0:
+            return
+    engine.rests += 1
+    roster_rest(conn)
+    _hold(conn)
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def feed_rested(loop: cython.pointer[LoopC], timer: uint64_t, context: cython.p_void) -> cython.void:
+    """The slice is over: read again from all that rest. Who is refused again rests again, but not for this timer."""
+    engine: cython.pointer[EngineC] = cython.cast(cython.pointer[EngineC], context)
+    count: uint32_t = engine.resting
+    conn: cython.pointer[HttpC]
+    engine.rest_timer = 0
+    while count > 0 and engine.first_resting != cython.NULL:
+        count -= 1
+        conn = engine.first_resting
+        roster_wake(conn)
+        if conn.stream.state < STREAM_OVER:
+            _hold(conn)
+            feed_rest(conn)
+            feed_settle(conn)
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
 def _work(conn: cython.pointer[HttpC], data: cython.p_const_char, size: cython.size_t) -> cython.size_t:
     """Work on bytes as far as that is possible now; how many are done with."""
     used: cython.size_t = 0
@@ -188,6 +235,8 @@ def _work(conn: cython.pointer[HttpC], data: cython.p_const_char, size: cython.s
             done = _head(conn, data + used, size - used)
         else:
             done = ask_content(conn, data + used, size - used)
+        if conn.rebuffed:
+            _rest(conn)
         if done == 0:
             break
         used += done
@@ -248,6 +297,7 @@ def feed_bytes(conn: cython.pointer[HttpC], data: cython.p_const_char, size: cyt
 def _last(conn: cython.pointer[HttpC]) -> cython.void:
     """The last answer is handed to the system: say so, and throw away what still comes, so that it is not lost."""
     _forget_rest(conn)
+    roster_wake(conn)
     step(conn, EVENT_LAST)
     conn.mark = 0
     _hold(conn)
@@ -280,7 +330,7 @@ def feed_settle(conn: cython.pointer[HttpC]) -> cython.void:
     receiving: cython.bint = conn.state in (STATE_IDLE, STATE_FRESH, STATE_HEAD, STATE_BODY)
     if conn.state == STATE_IDLE and conn.last:
         _last(conn)
-    elif conn.eof and receiving:
+    elif conn.eof and receiving and not conn.resting:
         # What it has begun to ask will not come to an end.
         step_end(conn, END_EOF)
     elif conn.state == STATE_IDLE:
@@ -314,6 +364,7 @@ def feed_refuse(request: cython.pointer[RequestC], why: cython.int) -> cython.vo
     """Refuse a request that has waited, and go on with its connection."""
     conn: cython.pointer[HttpC] = request.conn
     ask_refuse(request, why)
+    _rest(conn)
     feed_rest(conn)
     feed_settle(conn)
 
@@ -351,10 +402,14 @@ def feed_data(
 ) -> cython.bint:
     """Something was received."""
     conn: cython.pointer[HttpC] = cython.cast(cython.pointer[HttpC], context)
+    used: cython.Py_ssize_t = 0
     if conn.tls != cython.NULL:
         return False
     conn.feeding = True
-    feed_bytes(conn, data, size)
+    if conn.awaits:
+        used = arrival_bytes(conn, data, size)
+    if used >= 0 and cython.cast(cython.size_t, used) < size:
+        feed_bytes(conn, data + used, size - used)
     conn.feeding = False
     return True
 
@@ -365,6 +420,7 @@ def feed_data(
 def feed_eof(stream: cython.pointer[StreamC], context: cython.p_void) -> cython.bint:
     """The peer has ended its half: what it has asked is answered, then the connection ends."""
     conn: cython.pointer[HttpC] = cython.cast(cython.pointer[HttpC], context)
+    arrival_eof(conn)
     if conn.tls != cython.NULL:
         return False
     conn.feeding = True

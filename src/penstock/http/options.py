@@ -7,6 +7,7 @@ This file must not know sockets, files or the command line.
 
 from __future__ import annotations
 
+import ipaddress
 from dataclasses import dataclass, fields
 
 from penstock import limits
@@ -41,6 +42,9 @@ class HttpOptions:
     max_connections_per_address: int | None = None
     max_requests_in_work: int = limits.HTTP_REQUESTS_IN_WORK_MAX
     max_requests_queued: int = limits.HTTP_QUEUE_CAPACITY
+    # Whose word counts about where connections and requests come from: addresses, networks (192.0.2.0/24), "unix".
+    trusted: tuple[str, ...] = ()
+    proxy_protocol: bool = False
 
     def __post_init__(self) -> None:
         for name in TIMES:
@@ -53,6 +57,19 @@ class HttpOptions:
             value = getattr(self, name)
             if value is not None or name != "max_connections_per_address":
                 require_whole(name, value, least, most)
+        self._check_trust()
+
+    def _check_trust(self) -> None:
+        if not isinstance(self.trusted, tuple):
+            raise UsageError(f"trusted is {self.trusted!r}; give a tuple of addresses and networks")
+        if len(self.trusted) > limits.HTTP_TRUSTED_MAX:
+            raise UsageError(f"trusted has {len(self.trusted)} networks; give at most {limits.HTTP_TRUSTED_MAX}")
+        for text in self.trusted:
+            network(text)
+        if not isinstance(self.proxy_protocol, bool):
+            raise UsageError(f"proxy_protocol is {self.proxy_protocol!r}; give True or False")
+        if self.proxy_protocol and not self.trusted:
+            raise UsageError("proxy_protocol needs trusted peers to speak it; name them with trusted")
 
     def ns(self, name: str) -> int:
         """Return one of the times in nanoseconds; 0 for one that is not limited."""
@@ -86,7 +103,29 @@ RANGES: dict[str, tuple[int, int]] = {
     "max_requests_queued": (1, 1 << 20),
 }
 
-if {field.name for field in fields(HttpOptions)} != {*TIMES, *RANGES}:  # pragma: no cover
-    raise AssertionError("TIMES and RANGES do not list every field of HttpOptions")
+# What is neither a time nor a whole number.
+TRUST = ("trusted", "proxy_protocol")
+
+if {field.name for field in fields(HttpOptions)} != {*TIMES, *RANGES, *TRUST}:  # pragma: no cover
+    raise AssertionError("TIMES, RANGES and TRUST do not list every field of HttpOptions")
+
+
+def network(text: str) -> tuple[bytes | None, int]:
+    """Return an address or network as 16 bytes (IPv4 as ::ffff:a.b.c.d) and how many bits count; None for "unix"."""
+    if text == "unix":
+        return None, 0
+    try:
+        if not isinstance(text, str):
+            raise ValueError
+        found = ipaddress.ip_network(text)
+    except ValueError:
+        raise UsageError(
+            f'trusted has {text!r}; give addresses like 192.0.2.1, networks like 198.51.100.0/24 or 2001:db8::/32, or "unix"'
+        ) from None
+    packed = found.network_address.packed
+    if len(packed) == 4:
+        return bytes(10) + b"\xff\xff" + packed, 96 + found.prefixlen
+    return packed, found.prefixlen
+
 
 DEFAULT = HttpOptions()

@@ -279,6 +279,7 @@ def source_add(conn: cython.pointer[HttpC], size: int64_t) -> cython.pointer[Sou
         source = cython.cast(cython.pointer[SourceC], malloc(cython.sizeof(SourceC)))
         if source == cython.NULL:
             return cython.NULL
+    engine.sources_live += 1
     memset(source, 0, cython.sizeof(SourceC))
     source.fd = -1
     source.left = size
@@ -297,6 +298,7 @@ def _retire(conn: cython.pointer[HttpC]) -> cython.void:
     """The first source is done with."""
     engine: cython.pointer[EngineC] = conn.engine
     source: cython.pointer[SourceC] = conn.first_source
+    engine.sources_live -= 1
     conn.first_source = source.next
     if conn.first_source == cython.NULL:
         conn.last_source = cython.NULL

@@ -121,7 +121,8 @@ class Server:
             fd=fd,
             reuse_port=reuse_port,
             dual_stack=dual_stack,
-            per_address_max=self.options.max_connections_per_address,
+            # Behind a proxy everybody has its address here; the engine knows better.
+            per_address_max=None if self.options.trusted else self.options.max_connections_per_address,
         )
         self._timers.append(
             self.reactor.set_interval(limits.HTTP_WALL_PERIOD_NS / limits.NS_PER_S, self._look_at_the_wall)

@@ -24,15 +24,16 @@ section { background: var(--card); border: 1px solid var(--line); border-radius:
 .figure b { display: block; font-size: 1.6rem; font-weight: 600; font-variant-numeric: tabular-nums; }
 .figure span { color: var(--soft); font-size: .85rem; }
 table { width: 100%; border-collapse: collapse; font-variant-numeric: tabular-nums; }
-td, th { padding: .22rem 0; text-align: left; font-weight: normal; } td:last-child, td.n { text-align: right; }
+td, th { padding: .22rem 0; text-align: left; font-weight: normal; } td:last-child { text-align: right; }
+td:only-child { text-align: left; } td:not(.bar) { white-space: nowrap; } td + td { padding-left: .7rem; }
 tr + tr td, tr + tr th { border-top: 1px solid var(--line); }
-.bar { width: 45%; } .bar i { display: block; height: .6rem; border-radius: .3rem; background: var(--water);
+.bar { width: 38%; } .bar i { display: block; height: .6rem; border-radius: .3rem; background: var(--water);
   min-width: 1px; }
 .bar div { background: var(--pale); border-radius: .3rem; overflow: hidden; }
 .none { color: var(--soft); } .alarm { color: var(--alarm); font-weight: 600; }
 #turns { display: flex; align-items: flex-end; gap: 2px; height: 8rem; }
 #turns div { flex: 1; display: flex; flex-direction: column; justify-content: flex-end; height: 100%; min-width: 0; }
-#turns i { background: var(--water); border-radius: 2px 2px 0 0; }
+#turns i { background: var(--water); border-radius: 2px 2px 0 0; height: calc((100% - 1.1rem) * var(--share)); }
 #turns span { font-size: .68rem; color: var(--soft); text-align: center; height: 1.1rem; overflow: hidden;
   white-space: nowrap; }
 footer { max-width: 75rem; margin: auto; padding: 0 1.5rem 2rem; color: var(--soft); font-size: .85rem; }
@@ -56,7 +57,7 @@ a { color: var(--water); }
 <section><h2>Deadlines that passed, by state</h2><table id="timeouts"></table></section>
 <section><h2>Bounds</h2><table id="bounds"></table></section>
 <section><h2>Lanes</h2><table id="lanes"></table></section>
-<section class="wide"><h2>Turns of the loop, by duration</h2><div id="turns"></div></section>
+<section class="wide"><h2>Turns of the loop, by duration (heights are logarithms)</h2><div id="turns"></div></section>
 </main>
 <footer>The same figures:
 <a href="/metrics">/metrics</a> for Prometheus, <a href="/status">/status</a> in ten lines.</footer>
@@ -114,7 +115,7 @@ function turns(buckets) {
   const most = Math.log1p(Math.max(1, ...buckets));
   at("turns").replaceChildren(...buckets.slice(first, last + 1).map((value, k) => {
     const column = make("div"), block = make("i"), label = make("span");
-    block.style.height = 100 * Math.log1p(value) / most + "%"; label.textContent = time(2 ** (k + first));
+    block.style.setProperty("--share", Math.log1p(value) / most); label.textContent = time(2 ** (k + first));
     column.title = count(value) + " turns below " + time(2 ** (k + first)); column.append(block, label); return column; }));
 }
 const events = new EventSource("/events");

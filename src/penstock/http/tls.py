@@ -16,7 +16,7 @@ import ssl
 import cython
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cython.cimports.cpython.ref import Py_DECREF, Py_INCREF, PyObject
-from cython.cimports.penstock.http.engine import Engine, engine_eof, engine_receive
+from cython.cimports.penstock.http.engine import Engine, engine_announced, engine_eof, engine_receive
 from cython.cimports.penstock.http.types import EngineC, HttpC
 from cython.cimports.penstock.net.stream import Stream
 from cython.cimports.penstock.net.system import iovec
@@ -150,6 +150,10 @@ class TlsHalf:
         """Something was received."""
         if self.conn == cython.NULL:
             return
+        if self.conn.awaits:
+            data = engine_announced(self.conn, data)
+            if not data:
+                return
         try:
             self.incoming.write(data)
             if not self.open:

@@ -476,6 +476,44 @@ cdef struct LogC:
     uint64_t reopened
     uint64_t reopen_errors
 
+# ---- peers.py --------------------------------------------------------------------------------------------------------
+
+cdef enum:                  # what an address is
+    ADDRESS_NONE = 0        # it is not known
+    ADDRESS_INTERNET = 1
+    ADDRESS_LOCAL = 2       # a Unix socket
+
+cdef enum:
+    TRUSTED_MAX = 64        # the same number as limits.HTTP_TRUSTED_MAX; peers.py compares them when it is imported
+    ADDRESS_TEXT_BYTES = 46
+
+cdef struct AddressC:
+    uint8_t kind            # ADDRESS_...
+    uint8_t bytes[16]       # IPv4 as ::ffff:a.b.c.d
+
+cdef struct NetworkC:
+    uint8_t bytes[16]
+    uint8_t bits            # of them that count
+
+cdef struct TrustC:         # whose word about other addresses counts
+    bint local              # peers on Unix sockets
+    uint32_t count
+    NetworkC networks[TRUSTED_MAX]
+
+# ---- forwarded.py ----------------------------------------------------------------------------------------------------
+
+cdef enum:
+    SCHEME_OWN = 0          # nobody has said anything else
+    SCHEME_HTTP = 1
+    SCHEME_HTTPS = 2
+
+cdef struct ViaC:           # what trusted proxies say of the request that a connection has
+    AddressC client         # ADDRESS_NONE: nothing
+    uint8_t scheme          # SCHEME_...
+    uint8_t size            # of the text
+    char text[ADDRESS_TEXT_BYTES]
+    uint64_t hash
+
 # ---- connection.py ---------------------------------------------------------------------------------------------------
 
 cdef enum:                  # the states of a connection; the table is in connection.py
@@ -540,6 +578,7 @@ cdef struct RequestC:       # a request that outlives the call that has received
     bint chunked            # the answer's content is sent in chunks
     bint within             # ... and the last one is not closed yet
     bint bodiless           # the answer has no content: HEAD, 204, 304
+    uint8_t scheme          # SCHEME_..., as a trusted proxy has it
     int64_t promised        # the length that the answer's head has named; -1: none
     int64_t sent            # content of the answer, as made so far
     uint16_t status
@@ -591,6 +630,16 @@ cdef struct HttpC:          # one connection
     uint64_t peer_hash
     char* peer              # text, made when it is first asked for
     uint8_t peer_size
+    bint awaits             # a PROXY header comes first
+    bint trusted            # what it says about other addresses counts
+    bint counted            # it stands among those of its address
+    bint rebuffed           # its last request was refused
+    bint resting            # refused while refusing takes all the time: it is looked at again in the next slice
+    AddressC address        # whom it comes from; only known to an engine that trusts somebody
+    ViaC* via               # NULL: no proxy has said anything yet
+    HttpC* neighbour        # the next one in the same slot of the table by address
+    HttpC* rests_before     # of those that rest
+    HttpC* rests_after
     PyObject* tls           # owned: the private half of the connection; NULL: it is plain
 
 ctypedef int (*tls_send_t)(HttpC* conn, const char* data, size_t size) noexcept nogil
@@ -611,7 +660,13 @@ cdef struct EngineC:
     bint spooling           # content that is too large for memory is kept in files
     bint draining
     bint scheduled          # the work step is deferred
+    bint working            # ... or runs
     bint secure             # connections are encrypted
+    bint announces          # a trusted peer begins with a PROXY header
+    TrustC* trust           # NULL: nobody is trusted
+    uint32_t address_max    # connections of one address; 0: not limited here
+    uint32_t slots_mask     # slots of the table by address, less one
+    HttpC** slots           # NULL: they are not counted here
     char* prefix            # what a path must begin with to be a file's
     uint32_t prefix_size
     char* health            # the path of health checks; they have a reserved place
@@ -636,6 +691,10 @@ cdef struct EngineC:
     uint32_t open
     uint32_t open_max
     uint32_t leaving        # of the open ones, those that are evicted
+    uint32_t resting        # connections that rest, and the first and the last of them
+    HttpC* first_resting
+    HttpC* last_resting
+    uint64_t rest_timer     # when they are looked at again; 0: none rests
     uint32_t by_state[STATE_COUNT]
     RequestC* free_requests
     int64_t requests_live   # atomic: other threads may be the last to know a request
@@ -643,6 +702,7 @@ cdef struct EngineC:
     SourceC* free_sources
     SourceC* dead_sources   # with owners to be let go of
     uint32_t sources_free
+    int64_t sources_live
     uint64_t timer          # when the next waiting request is to be refused; 0: none
     uint64_t connections
     uint64_t requests
@@ -657,6 +717,14 @@ cdef struct EngineC:
     uint64_t broken_promises    # answers whose content was not as long as their head said
     uint64_t lingered_bytes
     uint64_t evicted
+    uint64_t unasked        # answers to what was no request: bad heads, and heads that came too slowly
+    uint64_t given_up       # requests whose connection ended before their answer began
+    uint64_t rests          # pauses of connections that were refused
+    uint64_t announced      # connections that a trusted peer has said the source of
+    uint64_t announced_bad  # ... that it should have, and did not
+    uint64_t forwarded      # requests that came for somebody else, as a trusted peer says
+    uint64_t forwarded_bad  # ... of which it could not be understood
+    uint64_t crowded        # connections of addresses that had as many as they may
     uint64_t turned_away    # connections beyond open_max, with none to evict
     uint64_t missteps       # what the table of states does not have
     uint64_t errors         # handlers that raised

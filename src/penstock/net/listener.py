@@ -12,6 +12,7 @@ This file must not know a protocol.
 """
 
 import contextlib
+import errno
 import heapq
 import os
 import socket
@@ -71,6 +72,13 @@ from penstock.net.address import name_of as address_of
 from penstock.net.address import show, system_address
 from penstock.net.options import DEFAULT, StreamOptions
 from penstock.stats import ErrorReport
+
+# What may help when an address cannot be listened on.
+_REMEDIES = {
+    errno.EADDRINUSE: "give another port (0 lets the system choose), or end who has it",
+    errno.EACCES: "give a port from 1,024 on, or a directory that may be written to",
+    errno.EADDRNOTAVAIL: "give an address of this machine",
+}
 
 # Connections that are looked at to find one to evict. Those to which something waits to be sent are passed over.
 _LOOKS_MAX = 64
@@ -459,7 +467,8 @@ def _bind(address, backlog, reuse_port, dual_stack):
         handle.listen(backlog)
     except OSError as error:
         handle.close()
-        raise OSError(error.errno, f"cannot listen on {show(address)}: {error.strerror}") from None
+        remedy = _REMEDIES.get(error.errno, "give another address")
+        raise OSError(error.errno, f"cannot listen on {show(address)}: {error.strerror}; {remedy}") from None
     return handle
 
 

@@ -22,7 +22,8 @@ import cython
 from cython.cimports.cpython.buffer import PyBUF_SIMPLE, PyBUF_WRITABLE, PyObject_GetBuffer
 from cython.cimports.cpython.object import PyCallable_Check
 from cython.cimports.cpython.ref import Py_INCREF, PyObject
-from cython.cimports.libc.stdint import uint32_t, uint64_t
+from cython.cimports.libc.stdint import uint64_t
+from cython.cimports.penstock.core.crew import CREW_IO, CREW_REGISTRATION, CrewC, crew_enter, crew_leave
 from cython.cimports.penstock.core.descriptor import (
     descriptor_cancel,
     descriptor_cancel_chosen,
@@ -32,8 +33,9 @@ from cython.cimports.penstock.core.descriptor import (
 )
 from cython.cimports.penstock.core.loop import Loop
 from cython.cimports.penstock.core.operation import (
+    operation_detach,
+    operation_let_go,
     operation_new,
-    operation_release,
     perform_python,
     perform_read,
     perform_read_into,
@@ -42,6 +44,7 @@ from cython.cimports.penstock.core.operation import (
 )
 from cython.cimports.penstock.core.records import record_refuse
 from cython.cimports.penstock.core.registry import registry_at
+from cython.cimports.penstock.core.sharedloop import crew_of
 from cython.cimports.penstock.core.system import EBADF, EMFILE, PyThread_get_thread_ident
 from cython.cimports.penstock.core.types import (
     ANSWER_BYTES,
@@ -88,6 +91,23 @@ def _loop_of(reactor) -> Loop:
     return loop
 
 
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _enter(crew: cython.pointer[CrewC], reason: cython.int) -> cython.void:
+    """Take the lock of a shared loop; there is none in others."""
+    if crew != cython.NULL:
+        crew_enter(crew, reason)
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _leave(crew: cython.pointer[CrewC], reason: cython.int) -> cython.void:
+    if crew != cython.NULL:
+        crew_leave(crew, reason)
+
+
 def _kind(name):
     """The number of a kind of operation."""
     if name not in _KINDS:
@@ -116,6 +136,7 @@ class Descriptor:
         loop.check()
         self.closed = True
         self.loop = loop
+        self.crew = crew_of(loop)
         self.number = _number_of(fd)
         self.given = None if isinstance(fd, int) else fd
         self.calls = calls
@@ -126,7 +147,11 @@ class Descriptor:
                 self.is_socket = stat.S_ISSOCK(os.fstat(self.number).st_mode)
             except OSError as error:
                 raise BadDescriptor(f"descriptor {self.number} is not open") from error
-        self._open(loop.poller.supports_edge if edge is None else edge)
+        _enter(self.crew, CREW_REGISTRATION)
+        try:
+            self._open(loop.poller.supports_edge if edge is None else edge)
+        finally:
+            _leave(self.crew, CREW_REGISTRATION)
         if calls is None:
             self.was_blocking = os.get_blocking(self.number)
             os.set_blocking(self.number, False)
@@ -136,7 +161,8 @@ class Descriptor:
         loop: cython.pointer[LoopC] = cython.address(self.loop.c)
         if registry_at(cython.address(loop.registry), self.number) != cython.NULL:
             # The number begins a new life; whoever had it before is told, or not called again.
-            self.loop._end_registration(self.number)
+            loop.poller.remove(loop.poller, self.number)
+            self.loop._retire(self.number)
             loop.registry.replaced += 1
         self.c = descriptor_open(loop, self.number, edge, cython.address(failed))
         if self.c == cython.NULL and failed == -EMFILE and self.number >= self.loop.policy.descriptors_max:
@@ -162,9 +188,12 @@ class Descriptor:
         self.loop.check()
         if not PyCallable_Check(callback):
             raise UsageError(f"the callback {callback!r} cannot be called")
+        _enter(self.crew, CREW_IO)
         operation: cython.pointer[OperationC] = operation_new(cython.address(self.loop.c.descriptors))
         if operation == cython.NULL:
             self.loop.c.descriptors.refusals += 1
+        _leave(self.crew, CREW_IO)
+        if operation == cython.NULL:
             raise Overflow(
                 f"{self.loop.name} has {self.loop.policy.operations_max:,} operations that are not handed over; start fewer",
                 limit="operations_max",
@@ -182,18 +211,31 @@ class Descriptor:
 
     def _start(self, operation: cython.pointer[OperationC], kind: cython.int, speculative: cython.bint):
         loop: cython.pointer[LoopC] = cython.address(self.loop.c)
-        if not self._alive():
+        begun: cython.bint = True
+        _enter(self.crew, CREW_IO)
+        if self._alive():
+            begun = descriptor_start(loop, self.c, operation, kind, speculative)
+        else:
             record_refuse(loop, operation, kind, self.number, EBADF)
+        _leave(self.crew, CREW_IO)
+        if begun:
             return 0
-        if descriptor_start(loop, self.c, operation, kind, speculative):
-            return 0
-        operation_release(cython.address(loop.descriptors), operation)
+        self._take_back(operation)
         raise Overflow(
             f"descriptor {self.number} has {self.loop.policy.operations_per_queue_max:,} operations of this kind waiting; "
             "start the next one when one has ended",
             limit="operations_per_queue_max",
             capacity=self.loop.policy.operations_per_queue_max,
         )
+
+    def _take_back(self, operation: cython.pointer[OperationC]):
+        """An operation that nothing will come of. What it holds is let go without the lock."""
+        held: OperationC
+        _enter(self.crew, CREW_IO)
+        operation_detach(cython.address(self.loop.c.descriptors), operation, cython.address(held))
+        _leave(self.crew, CREW_IO)
+        operation_let_go(cython.address(held))
+        return 0
 
     def _start_call(self, kind: cython.int, call, callback, key, speculative: cython.bint):
         """Start an operation whose system call the interpreter makes."""
@@ -248,7 +290,7 @@ class Descriptor:
         try:
             PyObject_GetBuffer(memory, cython.address(operation.view), flags)
         except BaseException:
-            operation_release(cython.address(self.loop.c.descriptors), operation)
+            self._take_back(operation)
             raise
         operation.viewed = True
         operation.data = cython.cast(cython.p_char, operation.view.buf)
@@ -318,12 +360,16 @@ class Descriptor:
         """Cancel what waits: everything, or of one kind, or what was started with an equal key. Returns how many."""
         self.loop.check()
         index: cython.int = -1 if kind is None else _kind(kind)
-        if not self._alive():
-            return 0
-        if key is None:
-            return descriptor_cancel(cython.address(self.loop.c), self.c, index)
-        kinds = range(OPERATION_KINDS) if index < 0 else (index,)
-        return sum([self._cancel_equal(one, key) for one in kinds])
+        _enter(self.crew, CREW_IO)
+        try:
+            if not self._alive():
+                return 0
+            if key is None:
+                return descriptor_cancel(cython.address(self.loop.c), self.c, index)
+            kinds = range(OPERATION_KINDS) if index < 0 else (index,)
+            return sum([self._cancel_equal(one, key) for one in kinds])
+        finally:
+            _leave(self.crew, CREW_IO)
 
     def _cancel_equal(self, kind: cython.int, key):
         """Compare first, cancel then: a comparison may do anything, also start and cancel operations."""
@@ -343,25 +389,28 @@ class Descriptor:
         return descriptor_cancel_chosen(cython.address(self.loop.c), self.c, kind)
 
     def _deregister(self):
-        """End the record, and keep the number."""
-        cancelled: uint32_t = 0
+        """End the record, and keep the number. False if another thread has done so meanwhile."""
         # In a child of a fork the record is the parent's, and only the number is ours.
         here: cython.bint = self.loop.c.forks == self.loop.c.fork_count[0]
         if here and not self.loop.c.closed:
             self.loop.check()
+        if here:
+            _enter(self.crew, CREW_REGISTRATION)
+        ended: cython.bint = not self.closed
         if here and self._alive():
-            cancelled = descriptor_deregister(cython.address(self.loop.c), self.c)
+            descriptor_deregister(cython.address(self.loop.c), self.c)
         self.closed = True
-        if self.helper is not None:
+        if here:
+            _leave(self.crew, CREW_REGISTRATION)
+        if ended and self.helper is not None:
             helper, self.helper = self.helper, None
             helper.detach()
-        return cancelled
+        return ended
 
     def close(self):
         """Cancel what waits, and close the descriptor. Closing twice changes nothing."""
-        if self.closed:
+        if self.closed or not self._deregister():
             return
-        self._deregister()
         given, self.given = self.given, None
         if self.calls is not None:
             self.calls.close(self.number)
@@ -372,9 +421,8 @@ class Descriptor:
 
     def release(self):
         """Cancel what waits, and give the descriptor back as it was: open, and blocking if it did."""
-        if self.closed:
+        if self.closed or not self._deregister():
             raise BadDescriptor(f"descriptor {self.number} is closed; there is nothing to release")
-        self._deregister()
         self.given = None
         if self.was_blocking:
             os.set_blocking(self.number, True)
@@ -387,6 +435,7 @@ class Descriptor:
             raise BadDescriptor(f"descriptor {self.number} is closed; there is nothing to move")
         other: Descriptor = Descriptor.__new__(Descriptor)
         other.c, other.generation, other.loop, other.number = self.c, self.generation, self.loop, self.number
+        other.crew = self.crew
         other.is_socket, other.was_blocking = self.is_socket, self.was_blocking
         other.given, other.calls, other.helper = self.given, self.calls, self.helper
         self.given = self.helper = None
@@ -397,7 +446,7 @@ class Descriptor:
         if self.loop is None or self.closed:
             return
         loop: cython.pointer[LoopC] = cython.address(self.loop.c)
-        if loop.owner == PyThread_get_thread_ident() and loop.forks == loop.fork_count[0]:
+        if (self.crew != cython.NULL or loop.owner == PyThread_get_thread_ident()) and loop.forks == loop.fork_count[0]:
             message = f"{self!r} was not closed; close it, or release its descriptor"
             warnings.warn(message, ResourceWarning, stacklevel=2, source=self)
             self.close()

@@ -7,6 +7,7 @@ into one lane, both bounded and counted. This file must not know reactors or pla
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -16,12 +17,17 @@ from penstock.errors import LaneClosed, LoopClosed, Overflow
 from penstock.limits import TIMED_ARRIVALS_CAPACITY, TIMED_REACTIONS_PER_TURN
 from penstock.reactor import Reactor as Loop
 from penstock.timed.handles import Action
-from penstock.timed.scheduler import BUSY, DONE, WAIT, Scheduler
+from penstock.timed.scheduler import Scheduler
+from penstock.timed.steps import BUSY, DONE, WAIT
 
 Arrival = tuple[Action[Any], Any, int, int]
 
 # A timer of the loop may not be longer than ten years; a day is as good, since the scheduler looks again.
 LONGEST_WAIT_NS = 86_400 * 1_000_000_000
+
+
+# Several programs may share a loop, whose lanes need different names.
+_numbers = itertools.count()
 
 
 class Driver:
@@ -40,7 +46,7 @@ class Driver:
 
     def start(self) -> None:
         """Begin at the present, and run in the next turn."""
-        name = f"timed arrivals {len(self.loop.stats().lanes)}"
+        name = f"timed arrivals {next(_numbers)}"
         self._lane = self.loop.lane(name, self._arrive, capacity=TIMED_ARRIVALS_CAPACITY, overflow="reject")
         self.wake()
 
@@ -61,8 +67,15 @@ class Driver:
             return False
         return True
 
+    @property
+    def arrivals_dropped(self) -> int:
+        """How many events of other threads were on their way when the program ended."""
+        return 0 if self._lane is None else self._lane.counters()["dropped_closed"]
+
     def _arrive(self, arrival: Arrival) -> None:
         action, value, delay_ns, at_ns = arrival
+        if action.gate is not None:
+            action.gate.arrived()
         try:
             action.arrive(value, delay_ns, at_ns)
         except Overflow:

@@ -9,7 +9,10 @@ must not know graphs, tags or schedulers.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, cast, overload
+from functools import reduce
+from operator import or_
+from types import UnionType
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, Union, cast, get_args, get_origin, overload
 
 from penstock.errors import UsageError
 from penstock.limits import (
@@ -32,8 +35,8 @@ T = TypeVar("T")
 Policy = Literal["defer", "drop", "replace", "update"]
 POLICIES = ("defer", "drop", "replace", "update")
 
-Overflow = Literal["drop-oldest", "drop-newest", "reject", "coalesce"]
-OVERFLOWS = ("drop-oldest", "drop-newest", "reject", "coalesce")
+Overflow = Literal["drop-oldest", "drop-newest", "reject", "coalesce", "block"]
+OVERFLOWS = ("drop-oldest", "drop-newest", "reject", "coalesce", "block")
 
 
 # No time at all: the default of every delay.
@@ -79,12 +82,30 @@ def _no_handle(declaration: Declaration, instance: object) -> Any:
     )
 
 
-def value_type(declaration: Any) -> type | None:
-    """The type that a declaration was made for: `Output(int)` and `Output[int]()` both give `int`."""
-    if declaration.type is not None:
-        return cast(type, declaration.type)
-    arguments = getattr(getattr(declaration, "__orig_class__", None), "__args__", ())
-    return arguments[0] if arguments and isinstance(arguments[0], type) else None
+def value_type(declaration: Any) -> type | UnionType | None:
+    """The type that a declaration was made for: `Output(int)` and `Output[int]()` both give `int`.
+
+    What `isinstance` cannot look into is checked as far as it can: `list[int]` as a list, `Any` not at all.
+    """
+    wanted = declaration.type
+    if wanted is None:
+        arguments = getattr(getattr(declaration, "__orig_class__", None), "__args__", ())
+        wanted = arguments[0] if arguments else None
+    return _checkable(wanted)
+
+
+def _checkable(wanted: Any) -> type | UnionType | None:
+    if get_origin(wanted) in (Union, UnionType):
+        parts = [_checkable(part) for part in get_args(wanted)]
+        return None if None in parts else reduce(or_, parts)
+    wanted = get_origin(wanted) or wanted
+    if not isinstance(wanted, type) or wanted is Any:
+        return None
+    try:
+        isinstance(None, wanted)
+    except TypeError:  # a protocol that is not for run time
+        return None
+    return wanted
 
 
 class _PortDeclaration(Declaration, Generic[T]):
@@ -274,10 +295,7 @@ class PhysicalAction(_ActionDeclaration[T]):
         )
         self.overflow = overflow
         if overflow not in OVERFLOWS:
-            raise UsageError(
-                f"the overflow of a physical action is {overflow!r}; give one of {', '.join(OVERFLOWS)} "
-                "(`block` is not among them: whoever feeds a program of tags may not stop its clock)"
-            )
+            raise UsageError(f"the overflow of a physical action is {overflow!r}; give one of {', '.join(OVERFLOWS)}")
 
 
 class State(Declaration, Generic[T]):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import random
+import reprlib
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -16,16 +17,19 @@ from typing import Any, Literal, TypeVar
 
 from penstock.core.clock import Clock
 from penstock.errors import Unsupported, UsageError
-from penstock.limits import REPORT_PERIOD_NS, REPORTS_PER_PERIOD, TIMED_REACTIONS_PER_TURN, TIMED_SPEED_MAX
+from penstock.limits import BLOCK_TIMEOUT_NS, REPORT_PERIOD_NS, REPORTS_PER_PERIOD, TIMED_SPEED_MAX
 from penstock.reactor import Reactor as Loop
 from penstock.timed.assembly import Program, assemble
 from penstock.timed.driver import Driver
+from penstock.timed.elements import OVERFLOWS
 from penstock.timed.errors import ReactionFailed, ReplayMismatch, SchedulerStopped
+from penstock.timed.gate import Gate
 from penstock.timed.handles import Action, Port
 from penstock.timed.plan import ACTION, INPUT, PHYSICAL
 from penstock.timed.reactor import Reactor
 from penstock.timed.record import Recorder, Recording
-from penstock.timed.scheduler import BUSY, DONE, Scheduler
+from penstock.timed.scheduler import Scheduler
+from penstock.timed.steps import DONE
 from penstock.timed.switching import Switcher
 from penstock.timed.time import Duration, Tag, require_duration
 from penstock.timed.trace import Trace
@@ -98,6 +102,8 @@ class Environment:
         self._driver: Driver | None = None
         self._recorder: Recorder | None = None
         self._error: BaseException | None = None
+        self._posted_too_early = 0
+        self._gates: dict[int, Gate] = {}
         self._on_done: Callable[[BaseException | None], object] | None = None
         self._outlets: dict[int, list[Callable[[Tag, Any], object]]] = {}
         self._random: dict[str, random.Random] = {}
@@ -139,8 +145,23 @@ class Environment:
             if isinstance(handle, Action):
                 handle.bind_trigger(trigger)
                 handle.poster = self._post
+                if program.plan.triggers[trigger].overflow == OVERFLOWS.index("block"):
+                    self._add_gate(handle, trigger)
+        if self._gates:
+            scheduler.on_room = lambda index: self._gates[index].room()
+            scheduler.on_end = self._close_gates
         for index, mode in program.modes.items():
             mode.bind(scheduler, self.switcher, index)
+
+    def _add_gate(self, action: Action[Any], trigger: int) -> None:
+        plan = self.program.plan.triggers[trigger]
+        scheduler = self.scheduler
+        action.gate = self._gates[trigger] = Gate(plan.name, plan.capacity, lambda: scheduler.pending_of(trigger))
+        action.gate.timeout_ns = BLOCK_TIMEOUT_NS if self._loop is None else self._loop.loop.policy.block_timeout_ns
+
+    def _close_gates(self) -> None:
+        for gate in self._gates.values():
+            gate.close()
 
     def _start_recording(self, path: str | Path) -> None:
         recorder = self._recorder = Recorder(path, self.seed)
@@ -166,7 +187,9 @@ class Environment:
         ):
             unknown = sorted(set(names) - known.keys())
             if unknown:
-                raise ReplayMismatch(f"{path} names the {what} {unknown[0]}, which this program does not have")
+                raise ReplayMismatch(
+                    f"{path} names the {what} {reprlib.repr(unknown[0])}, which this program does not have"
+                )
         self.scheduler.set_replay(
             [(tag, triggers[name], value, intended) for tag, name, value, intended in recording.events],
             [(*tag, ranks[name], check) for tag, name, check in recording.missed],
@@ -189,10 +212,7 @@ class Environment:
         """Without a loop: nothing can arrive, and nothing is waited for."""
         try:
             self.scheduler.begin(self._clock_now())
-            status = BUSY
-            while status == BUSY:
-                status = self.scheduler.step(TIMED_REACTIONS_PER_TURN)
-            if status != DONE:
+            if self.scheduler.run() != DONE:
                 self._run_on_loop(begun=True)
                 return
         except BaseException as error:
@@ -261,7 +281,11 @@ class Environment:
     # ---- outside -----------------------------------------------------------------------------------------------------
 
     def _post(self, action: Action[Any], value: Any, delay_ns: int, at_ns: int) -> bool:
-        return self._driver is not None and self._driver.post(action, value, delay_ns, at_ns)
+        if self._driver is None:
+            # Another thread was quicker than the program, or the program has no loop.
+            self._posted_too_early += 1
+            return False
+        return self._driver.post(action, value, delay_ns, at_ns)
 
     def inject(self, port: Port[T], value: T, tag: tuple[int, int] | None = None) -> bool:
         """Give the main reactor's input a value at `tag` (by default now). A tag that has passed arrives late.
@@ -271,6 +295,7 @@ class Environment:
         trigger = self.program.triggers.get(port)
         if trigger is None:
             raise UsageError(f"{port!r} is no input of the main reactor")
+        port.check(value)
         return self.scheduler.schedule_at(trigger, tag if tag is not None else self._present(), value)
 
     def _present(self) -> Tag:
@@ -330,18 +355,27 @@ class Environment:
     def figures(self) -> dict[str, Any]:
         """Everything that was counted, in all and for each thing that queues events."""
         queues = {
-            trigger.name: self.scheduler.trigger_figures(index)
+            trigger.name: self._queue_figures(index)
             for index, trigger in enumerate(self.program.plan.triggers)
             if ACTION <= trigger.kind <= INPUT
         }
         return {
             **self.scheduler.figures(),
             "mode_transitions": self.switcher.transitions,
-            "arrivals_refused": 0 if self._driver is None else self._driver.arrivals_refused,
+            "arrivals_refused": self._posted_too_early + (0 if self._driver is None else self._driver.arrivals_refused),
+            "arrivals_dropped": 0 if self._driver is None else self._driver.arrivals_dropped,
             "reports_suppressed": self._reports.suppressed,
             "trace_dropped": 0 if self._trace is None else self._trace.dropped,
             "queues": queues,
         }
+
+    def _queue_figures(self, index: int) -> dict[str, int]:
+        figures = self.scheduler.trigger_figures(index)
+        gate = self._gates.get(index)
+        if gate is not None:
+            figures["blocked"] = gate.blocked
+            figures["rejected"] += gate.refused
+        return figures
 
 
 def _check_options(main: object, workers: int, speed: int, on_error: object, *, clocks: int) -> None:

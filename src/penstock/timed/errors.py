@@ -35,5 +35,5 @@ class ReactionFailed(PenstockError):
         self.tag = tag
 
 
-class ReplayMismatch(PenstockError):
-    """A record that was not made by this program."""
+class ReplayMismatch(UsageError):
+    """A record that was not made by this program, or is none at all."""

@@ -33,3 +33,4 @@ cdef class Action(Handle):
     cdef readonly int32_t trigger
     cdef bint checked
     cdef public object poster
+    cdef public object gate

@@ -6,6 +6,8 @@ reaction that runs has declared it; the answer for the last reaction that asked 
 comparison. This file must not know classes of reactors, graphs or loops.
 """
 
+import reprlib
+
 import cython
 from cython.cimports.cpython.pythread import PyThread_get_thread_ident
 from cython.cimports.cpython.ref import Py_INCREF, PyObject
@@ -122,6 +124,11 @@ class Port(Handle):
         """From now on refuse values of another type (debug mode)."""
         self.checked = self.type is not None and self.type is not object
 
+    def check(self, value):
+        """Refuse a value of another type if types are checked."""
+        if self.checked:
+            _check_type(self, value)
+
     @property
     def value(self):
         """The latest value; None before the first."""
@@ -194,7 +201,7 @@ class Action(Handle):
         """Let the action happen after its minimum delay plus `delay`; return whether an event was added.
 
         A logical action: by a reaction that declares it as an effect, counted from the current tag. A physical action:
-        from any thread, threadlet, coroutine or handler of a descriptor, counted from the physical time of this call. From
+        from any thread, coroutine or handler of a descriptor, counted from the physical time of this call. From
         another thread the event goes through the loop's inbox, which is bounded, too.
         """
         delay_ns: int64_t = 0
@@ -220,10 +227,24 @@ class Action(Handle):
     def _schedule_physical(self, value, delay_ns):
         if self.scheduler is None:
             raise SchedulerStopped(f"{self.path} belongs to no environment yet; schedule it when the program runs")
-        at_ns = self.scheduler.physical_ns()
         if PyThread_get_thread_ident() != self.scheduler.c.owner:
-            return self.poster(self, value, delay_ns, at_ns)
-        return self.arrive(value, delay_ns, at_ns)
+            return self._post(value, delay_ns)
+        if self.gate is not None:
+            self.gate.check()
+        return self.arrive(value, delay_ns, self.scheduler.physical_ns())
+
+    def _post(self, value, delay_ns):
+        """From another thread. An action that blocks lets it wait first, so that the event has the tag of its entry."""
+        if self.gate is None:
+            return self.poster(self, value, delay_ns, self.scheduler.physical_ns())
+        self.gate.enter()
+        taken = False
+        try:
+            taken = self.poster(self, value, delay_ns, self.scheduler.physical_ns())
+        finally:
+            if not taken:
+                self.gate.arrived()
+        return taken
 
     def arrive(self, value, delay_ns, at_ns):
         """In the loop's thread: what was scheduled at the physical time `at_ns`."""
@@ -237,4 +258,5 @@ def _check_type(handle, value):
     if expected is float and type(value) is int:
         return
     if not isinstance(value, expected) or (expected is int and isinstance(value, bool)):
-        raise TypeError(f"{handle.path} takes {expected.__name__}, not {type(value).__name__} {value!r}")
+        name = getattr(expected, "__name__", expected)
+        raise TypeError(f"{handle.path} takes {name}, not {type(value).__name__} {reprlib.repr(value)}")

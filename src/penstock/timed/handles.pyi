@@ -1,6 +1,8 @@
 from collections.abc import Callable
+from types import UnionType
 from typing import Any, Generic, TypeVar, final
 
+from penstock.timed.gate import Gate
 from penstock.timed.scheduler import Scheduler
 from penstock.timed.time import Duration, Tag
 
@@ -25,12 +27,15 @@ class Handle:
 
 @final
 class Port(Handle, Generic[_T]):
-    def __init__(self, name: str, owner: object, type: type[_T] | None = None, is_input: bool = False) -> None: ...
+    def __init__(
+        self, name: str, owner: object, type: type[_T] | UnionType | None = None, is_input: bool = False
+    ) -> None: ...
     @property
     def type(self) -> Any: ...
     @property
     def is_input(self) -> bool: ...
     def check_types(self) -> None: ...
+    def check(self, value: object) -> None: ...
     @property
     def value(self) -> _T: ...
     def get(self, default: _T | None = None) -> _T | None: ...
@@ -43,7 +48,10 @@ class Signal(Handle):
 @final
 class Action(Handle, Generic[_T]):
     poster: Callable[[Action[Any], Any, int, int], bool] | None
-    def __init__(self, name: str, owner: object, type: type[_T] | None = None, physical: bool = False) -> None: ...
+    gate: Gate | None
+    def __init__(
+        self, name: str, owner: object, type: type[_T] | UnionType | None = None, physical: bool = False
+    ) -> None: ...
     @property
     def type(self) -> Any: ...
     @property

@@ -37,6 +37,20 @@ class Graph:
 
 def topological_order(graph: Graph) -> list[int]:
     """An order in which everything comes after what it waits for. Raises `CausalityCycle` if there is none."""
+    order, suspects = _sorted(graph)
+    if suspects:
+        raise _cycle_error(graph, _cycle_among(graph, suspects))
+    return order
+
+
+def find_cycle(graph: Graph) -> list[int]:
+    """One shortest cycle, whole and in order; nothing if there is none."""
+    _, suspects = _sorted(graph)
+    return _cycle_among(graph, suspects) if suspects else []
+
+
+def _sorted(graph: Graph) -> tuple[list[int], set[int]]:
+    """A topological order, and what has no place in it."""
     waits = [0] * len(graph.names)
     for successors in graph.after:
         for successor in successors:
@@ -47,16 +61,16 @@ def topological_order(graph: Graph) -> list[int]:
             waits[successor] -= 1
             if waits[successor] == 0:
                 order.append(successor)
-    if len(order) < len(graph.names):
-        raise _cycle_error(graph, {node for node, count in enumerate(waits) if count > 0})
-    return order
+    return order, {node for node, count in enumerate(waits) if count > 0}
 
 
-def _cycle_error(graph: Graph, suspects: set[int]) -> CausalityCycle:
-    """Name one shortest cycle among nodes that wait for each other for ever."""
-    cycle = min(
-        (path for path in (_shortest_cycle(graph, suspects, node) for node in sorted(suspects)) if path), key=len
-    )
+def _cycle_among(graph: Graph, suspects: set[int]) -> list[int]:
+    paths = (_shortest_cycle(graph, suspects, node) for node in sorted(suspects))
+    return min((path for path in paths if path), key=len)
+
+
+def _cycle_error(graph: Graph, cycle: list[int]) -> CausalityCycle:
+    """Name every step of a cycle of reactions."""
     lines = []
     for place, node in enumerate(cycle):
         following = cycle[(place + 1) % len(cycle)]

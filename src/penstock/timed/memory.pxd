@@ -27,6 +27,8 @@ cdef class Memory:
     cdef public object on_complete
     cdef public object on_outlet
     cdef public object missed
+    cdef public object on_room
+    cdef public object on_end
 
     cdef int _allocate(self) except -1
     cdef int _load(self) except -1

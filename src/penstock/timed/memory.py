@@ -20,6 +20,7 @@ from cython.cimports.penstock.timed.triggers import (
     trigger_suspend,
 )
 from cython.cimports.penstock.timed.types import (
+    OVERFLOW_BLOCK,
     CopyC,
     DelayC,
     EventC,
@@ -298,6 +299,8 @@ class Memory:
         trigger: cython.pointer[TriggerC] = self.c.line.triggers + cython.cast(uint32_t, index)
         trigger.dropped_inactive += trigger_drop(cython.address(self.c.line), index)
         trigger.suspended = False
+        if trigger.overflow == OVERFLOW_BLOCK and self.on_room is not None:
+            self.on_room(index)
 
     def fire(self, index):
         """Start a timer or built-in trigger at the next microstep; before the first tag, at the first tag."""
@@ -329,6 +332,11 @@ class Memory:
     @property
     def tag(self):
         return Tag(self.c.now_ns, self.c.microstep)
+
+    @property
+    def current_tag(self):
+        """The same under the name that federations use."""
+        return self.tag
 
     @property
     def stop_tag(self):
@@ -375,6 +383,10 @@ class Memory:
         for index in range(self.c.line.trigger_count):
             count += self.c.line.triggers[index].pending.size
         return count
+
+    def pending_of(self, index):
+        """How many events of one trigger are pending."""
+        return self.c.line.triggers[cython.cast(uint32_t, index)].pending.size
 
     def trigger_figures(self, index):
         """What became of the events that were offered to one trigger."""

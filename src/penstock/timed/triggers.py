@@ -29,6 +29,7 @@ from cython.cimports.penstock.timed.timeline import (
 )
 from cython.cimports.penstock.timed.types import (
     KIND_TIMER,
+    OVERFLOW_BLOCK,
     OVERFLOW_COALESCE,
     OVERFLOW_DROP_OLDEST,
     OVERFLOW_REJECT,
@@ -44,9 +45,10 @@ from cython.cimports.penstock.timed.types import (
 
 @cython.cfunc
 @cython.exceptval(check=False)
-def _replace_value(event: cython.pointer[EventC], value: cython.pointer[PyObject]) -> cython.void:
+def _replace_value(event: cython.pointer[EventC], value: cython.pointer[PyObject], late: uint32_t) -> cython.void:
     old: cython.pointer[PyObject] = event.value
     event.value = value
+    event.late = late
     Py_XDECREF(old)
 
 
@@ -64,6 +66,7 @@ def _space(
     time_ns: cython.pointer[int64_t],
     microstep: cython.pointer[uint32_t],
     value: cython.pointer[PyObject],
+    late: uint32_t,
 ) -> cython.int:
     """Apply the minimum spacing. TAKEN (0): go on, perhaps with another tag; else the outcome."""
     pending: cython.pointer[PendingC] = cython.address(trigger.pending)
@@ -77,7 +80,7 @@ def _space(
     if trigger.policy != POLICY_DEFER and pending.size > 0:
         trigger.replaced += 1
         if trigger.policy == POLICY_REPLACE:
-            _replace_value(pending_at(pending, pending.size - 1), value)
+            _replace_value(pending_at(pending, pending.size - 1), value, late)
             return 1
         _remove(trigger, pending.size - 1)
         if pending.size > 0:
@@ -100,6 +103,7 @@ def _pile_up(
     time_ns: int64_t,
     microstep: cython.pointer[uint32_t],
     value: cython.pointer[PyObject],
+    late: uint32_t,
 ) -> cython.int:
     """Resolve a tag that is taken already. TAKEN (0): go on, perhaps at a later microstep; else the outcome."""
     pending: cython.pointer[PendingC] = cython.address(trigger.pending)
@@ -112,7 +116,7 @@ def _pile_up(
         return 2
     if trigger.policy != POLICY_DEFER:
         trigger.replaced += 1
-        _replace_value(pending_at(pending, cython.cast(uint32_t, index)), value)
+        _replace_value(pending_at(pending, cython.cast(uint32_t, index)), value, late)
         return 1
     tail: cython.pointer[EventC] = pending_at(pending, pending.size - 1)
     if tail.time_ns == time_ns and tail.microstep - microstep[0] == pending.size - 1 - cython.cast(uint32_t, index):
@@ -129,7 +133,7 @@ def _pile_up(
 
 @cython.cfunc
 @cython.exceptval(check=False)
-def _make_room(trigger: cython.pointer[TriggerC], value: cython.pointer[PyObject]) -> cython.int:
+def _make_room(trigger: cython.pointer[TriggerC], value: cython.pointer[PyObject], late: uint32_t) -> cython.int:
     """Answer for a full trigger. TAKEN (0): there is room now; else the outcome."""
     if trigger.overflow == OVERFLOW_DROP_OLDEST:
         trigger.dropped_oldest += 1
@@ -137,10 +141,10 @@ def _make_room(trigger: cython.pointer[TriggerC], value: cython.pointer[PyObject
         return 0
     if trigger.overflow == OVERFLOW_COALESCE:
         trigger.coalesced += 1
-        _replace_value(pending_at(cython.address(trigger.pending), trigger.pending.size - 1), value)
+        _replace_value(pending_at(cython.address(trigger.pending), trigger.pending.size - 1), value, late)
         return 1
     Py_XDECREF(value)
-    if trigger.overflow == OVERFLOW_REJECT:
+    if trigger.overflow in (OVERFLOW_REJECT, OVERFLOW_BLOCK):
         trigger.rejected += 1
         return 3
     trigger.dropped_newest += 1
@@ -183,11 +187,11 @@ def trigger_schedule(  # noqa: PLR0917 - C
         Py_XDECREF(value)
         return 2
     if trigger.scheduled_before and trigger.period_ns > 0:
-        outcome = _space(trigger, time_ns, microstep, value)
+        outcome = _space(trigger, time_ns, microstep, value, late)
     if outcome == 0 and pending.size > 0:
-        outcome = _pile_up(trigger, time_ns[0], microstep, value)
+        outcome = _pile_up(trigger, time_ns[0], microstep, value, late)
     if outcome == 0 and pending.size >= pending.capacity:
-        outcome = _make_room(trigger, value)
+        outcome = _make_room(trigger, value, late)
     if outcome == 0:
         if pending_insert(pending, time_ns[0], microstep[0], late, value) < 0:
             Py_XDECREF(value)

@@ -25,6 +25,7 @@ cdef enum:
     OVERFLOW_DROP_NEWEST = 1
     OVERFLOW_REJECT = 2
     OVERFLOW_COALESCE = 3
+    OVERFLOW_BLOCK = 4      # threads wait at a gate before they come here; whoever comes nevertheless is refused
 
 cdef struct EventC:         # 24 bytes: what a pending event costs beside its value
     int64_t time_ns
@@ -85,7 +86,7 @@ cdef extern from *:
 cdef extern from "Python.h":
     PyObject* PyObject_CallNoArgs(PyObject* callable)
 
-# ---- memory.py, scheduler.py ---------------------------------------------------------------------------------------------------
+# ---- memory.py, steps.py, scheduler.py ---------------------------------------------------------------------------------------------------
 
 cdef struct SlotC:          # where a value is: a port with all ports that always show the same, an action, a timer
     PyObject* value         # owned; NULL: never written

@@ -15,6 +15,7 @@ from penstock.limits import DELAY_CAPACITY
 from penstock.timed.connections import Connection
 from penstock.timed.errors import AssemblyError, CausalityCycle
 from penstock.timed.handles import Port
+from penstock.timed.levels import Graph, find_cycle
 from penstock.timed.modes import ModeHandle
 from penstock.timed.plan import DELAY, DelayPlan, Plan, SlotPlan, TriggerPlan
 from penstock.timed.reactor import Reactor, declarations
@@ -118,6 +119,7 @@ def _path(wiring: Wiring, port: Port[Any]) -> str:
 
 def make_slots(wiring: Wiring, plan: Plan, nodes: list[Node]) -> None:
     """Give every port a slot, and every connection that takes time a trigger."""
+    _check_circles(wiring)
     for node in nodes:
         for port in all_ports(node.reactor):
             _slot(wiring, plan, port)
@@ -138,27 +140,26 @@ def make_slots(wiring: Wiring, plan: Plan, nodes: list[Node]) -> None:
         plan.triggers.append(trigger)
         if link.mode >= 0:
             plan.modes[link.mode].triggers.append(len(plan.triggers) - 1)
-    _check_copies(plan)
 
 
-def _check_copies(plan: Plan) -> None:
-    """Connections that work in some modes only may not feed each other in a circle either."""
-    for number, slot in enumerate(plan.slots):
-        for target, _ in slot.copies:
-            if number in reach(plan, target):
-                path = (slot.name, plan.slots[target].name)
-                raise CausalityCycle(
-                    f"ports feed each other in a circle: {path[0]} -> {path[1]} -> ... -> {path[0]}", path
-                )
+def _check_circles(wiring: Wiring) -> None:
+    """Ports may not feed each other in a circle within a tag, not even by connections that work in some modes only."""
+    direct = [link for link in wiring.links if link.connection.direct]
+    ports = list(dict.fromkeys(port for link in direct for port in (link.source, link.sink)))
+    number = {port: place for place, port in enumerate(ports)}
+    graph = Graph([_path(wiring, port) for port in ports])
+    for link in direct:
+        graph.add(number[link.source], number[link.sink], "")
+    cycle = find_cycle(graph)
+    if cycle:
+        path = tuple(graph.names[port] for port in cycle)
+        raise CausalityCycle("ports feed each other in a circle: " + " -> ".join((*path, path[0])), path)
 
 
 def _slot(wiring: Wiring, plan: Plan, port: Port[Any]) -> int:
     """The slot of a port: that of its source if it always shows the same, else one of its own."""
     chain: list[Port[Any]] = []
     while port not in wiring.slot_of:
-        if port in chain:
-            path = tuple(_path(wiring, item) for item in reversed(chain[chain.index(port) :]))
-            raise CausalityCycle("ports feed each other in a circle: " + " -> ".join((*path, path[0])), path)
         chain.append(port)
         links = wiring.into.get(port, [])
         if len(links) != 1 or not links[0].connection.direct or links[0].mode >= 0:

@@ -105,6 +105,8 @@ def step_wants(conn: cython.pointer[cython.const[HttpC]]) -> cython.bint:
     """Whether received bytes can be worked on."""
     state: cython.int = conn.state
     request: cython.pointer[RequestC] = conn.request
+    if conn.resting:
+        return False
     if state == STATE_BODY:
         return True
     if state == STATE_FRESH or state == STATE_IDLE or state == STATE_HEAD:

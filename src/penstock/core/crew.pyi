@@ -1,0 +1,1 @@
+# Nothing here is for Python: threads share a loop through `penstock.core.sharedloop`.

@@ -1,0 +1,3 @@
+from penstock.http.peers import Trust
+
+def client_of(trust: Trust, data: bytes) -> tuple[str | None, str | None, bool]: ...

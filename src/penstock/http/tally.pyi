@@ -1,0 +1,1 @@
+# What an engine counts is told by the engine: nothing is visible to Python.

@@ -1,0 +1,153 @@
+"""Streams and listeners on the real kernel, whose system calls are made to fail by a library that the loader puts first.
+
+What does no harm (an interrupt, a call that would block, a piece of what was asked) loses no byte and no connection. What
+ends a connection ends that one only, and a listener that is short of descriptors keeps everybody who waits.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+PATIENCE_S = 60
+HARMLESS = ("interrupt", "block", "short", "poll")
+# What is asked for in one go, so that server and client never wait for each other.
+SENT_BYTES = 20_000
+# A call that says "would block" although it would not, or that moves less than it could, which is a promise that the next
+# one would block (epoll(7)), is a lie that no edge follows. No kernel tells it to an edge-triggered program.
+LIES = ("block", "short")
+BITS = {"interrupt": 1, "block": 2, "short": 4, "reset": 8, "starve": 16, "poll": 32}
+
+pytestmark = [
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the library is written for Linux' calls"),
+    pytest.mark.skipif(shutil.which("cc") is None, reason="the library must be compiled, and there is no cc"),
+]
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    built = tmp_path_factory.mktemp("faults") / "faults.so"
+    subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", built, HERE / "faults.c", "-ldl"], check=True)
+    return built
+
+
+class Served:
+    """A server in a process of its own, and what it counted."""
+
+    def __init__(self, process: subprocess.Popen[str], port: int) -> None:
+        self.process = process
+        self.address = ("127.0.0.1", port)
+        self.counted: dict[str, Any] = {}
+
+
+@contextmanager
+def server(library: Path, mode: str, seed: int, per_mille: int, kinds: tuple[str, ...]) -> Iterator[Served]:
+    bits = sum(BITS[kind] for kind in kinds)
+    preload = " ".join((*os.environ.get("LD_PRELOAD", "").split(), str(library)))
+    process = subprocess.Popen(
+        [sys.executable, str(HERE / "faulty_server.py"), mode, str(seed), str(per_mille), str(bits)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "LD_PRELOAD": preload},
+    )
+    assert process.stdout is not None
+    try:
+        served = Served(process, int(process.stdout.readline()))
+        yield served
+        process.send_signal(signal.SIGTERM)
+        served.counted = json.loads(process.communicate(timeout=PATIENCE_S)[0])
+        assert process.returncode == 0
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+
+
+def talk(address: tuple[str, int], data: bytes) -> tuple[bytes, bool]:
+    """Send, end, and read: what came back, and whether that ended in good order."""
+    got = b""
+    with socket.create_connection(address, timeout=PATIENCE_S) as client:
+        try:
+            while len(got) < len(data):
+                # Not more at once than comes back before more is sent.
+                client.sendall(data[len(got) : len(got) + 2_000])
+                wanted = min(len(got) + 2_000, len(data))
+                while len(got) < wanted:
+                    piece = client.recv(65_536)
+                    if not piece:
+                        return got, False
+                    got += piece
+            client.shutdown(socket.SHUT_WR)
+            return got, client.recv(1) == b""
+        except (ConnectionResetError, BrokenPipeError):
+            return got, False
+
+
+def messages(count: int) -> list[bytes]:
+    return [bytes((number + place) % 251 for place in range(SENT_BYTES)) for number in range(count)]
+
+
+@pytest.mark.parametrize("mode", ["lt", "et"])
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_what_does_no_harm_loses_nothing(library: Path, mode: str, seed: int) -> None:
+    kinds = tuple(kind for kind in HARMLESS if mode == "lt" or kind not in LIES)
+    with server(library, mode, seed, 300, kinds) as served:
+        for data in messages(12):
+            assert talk(served.address, data) == (data, True)
+    assert served.counted["ends"]["closed"] == 12
+    assert served.counted["still"] == 0
+    assert served.counted["received_bytes"] == served.counted["sent_bytes"] == 12 * SENT_BYTES
+    for kind in set(kinds) - {"poll"}:
+        assert served.counted["struck"][kind] > 0
+
+
+@pytest.mark.parametrize("mode", ["lt", "et"])
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_what_ends_a_connection_ends_no_other(library: Path, mode: str, seed: int) -> None:
+    with server(library, mode, seed, 40, ("reset", "starve", *(("short",) if mode == "lt" else ()))) as served:
+        outcomes = []
+        for data in messages(40):
+            got, in_order = talk(served.address, data)
+            # Never a wrong byte, and never a good end of less than everything.
+            assert data.startswith(got)
+            assert in_order <= (got == data)
+            outcomes.append(in_order)
+    assert True in outcomes
+    assert False in outcomes
+    counted = served.counted
+    assert counted["open"] == counted["still"] == 0
+    assert counted["opened"] == counted["closed"] == sum(counted["ends"].values())
+    assert counted["struck"]["reset"] > 0
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_listener_that_is_starved_closes_nobody(library: Path, seed: int) -> None:
+    """It pauses for 0.1 s each time, and everybody who waits is served then."""
+    with server(library, "lt", seed, 300, ("interrupt", "starve")) as served:
+        clients = [socket.create_connection(served.address, timeout=PATIENCE_S) for _ in range(10)]
+        for client in clients:
+            client.sendall(b"hello")
+        # A send may fail for want of memory, which ends that connection; the accept must not.
+        answers = []
+        for client in clients:
+            try:
+                answers.append(client.recv(10))
+            except ConnectionResetError:
+                answers.append(b"")
+            client.close()
+    assert b"hello" in answers
+    assert served.counted["accepted"] == 10
+    assert served.counted["struck"]["starve"] > 0
+    assert all("cannot accept" in report for report in served.counted["reports"])
