@@ -1,6 +1,6 @@
 """Make the pages that are generated, and check the links of all pages.
 
-    .venv/bin/python scripts/docs.py            write docs/limits.md and the settings in docs/serve.md, then check the links
+    .venv/bin/python scripts/docs.py            write what is generated, then check the links
     .venv/bin/python scripts/docs.py --check    write nothing; fail if a page is out of date
 
 The examples in the pages are run by tests/docs. Links to other sites are not followed: a check must not need a network.
@@ -15,12 +15,15 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from http_pages import conformance_page, http_page
 from penstock.cli.limits import Limit, read_limits, readable
 from penstock.http.configuration import SETTINGS
 from penstock.http.settings import as_toml
 
 ROOT = Path(__file__).resolve().parent.parent
 LIMITS_PAGE = ROOT / "docs" / "limits.md"
+HTTP_PAGE = ROOT / "docs" / "http.md"
+CONFORMANCE_PAGE = ROOT / "docs" / "conformance.md"
 SETTINGS_PAGE = ROOT / "docs" / "serve.md"
 HEAD = """# Limits
 
@@ -96,6 +99,8 @@ def main() -> int:
     problems = []
     made = {
         LIMITS_PAGE: limits_page(read_limits()),
+        HTTP_PAGE: http_page(HTTP_PAGE.read_text()),
+        CONFORMANCE_PAGE: conformance_page(),
         SETTINGS_PAGE: settings_page(SETTINGS_PAGE.read_text()),
     }
     for path, page in made.items():

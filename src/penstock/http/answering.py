@@ -131,12 +131,15 @@ class Answering:
         size: int64_t = -1
         c.answered = True
         c.status = status
-        c.bodiless = c.head.method == METHOD_HEAD or status == 204 or status == 304
+        c.bodiless = c.head.method == METHOD_HEAD or status == 204 or status == 205 or status == 304
         if isinstance(body, bytes):
             size = len(body)
         elif isinstance(body, FilePart):
             size = body.size
         c.promised = size if response.length is None else response.length
+        if status == 205:
+            # It has no content, and says so (RFC 9110, 15.3.6).
+            c.promised = 0
         if self.c.draining:
             conn.last = True
         if c.promised < 0 and not c.bodiless:

@@ -220,7 +220,8 @@ def _ask(conn: cython.pointer[HttpC]) -> cython.void:
     work: cython.pointer[WorkC] = cython.address(request.work)
     head: cython.pointer[HeadC] = cython.address(request.head)
     now_ns: int64_t = clock_now(engine.loop.clock)
-    work.arrival_ns = conn.arrival_ns if not head.chunked and not head.has_length else engine.loop.now_ns
+    # The age of a request counts from its last byte: how long the client took to send it is not our delay.
+    work.arrival_ns = engine.loop.now_ns
     if engine.lag_ns > LAG_NS or engine.by_state[STATE_QUEUED] > 0:
         age_ns: int64_t = platform_data_age_ns(conn.stream.fd)
         if now_ns - age_ns < work.arrival_ns:

@@ -15,7 +15,7 @@ This file must not know requests.
 
 import cython
 from cython.cimports.libc.stdint import int64_t, uint32_t, uint64_t
-from cython.cimports.libc.string import strlen
+from cython.cimports.libc.string import memcmp, strlen
 from cython.cimports.penstock.http.cache import cache_clear, entry_new, entry_release
 from cython.cimports.penstock.http.codings import coding_name, coding_suffix
 from cython.cimports.penstock.http.dates import date_format
@@ -142,7 +142,7 @@ def _neighbours(files: cython.pointer[FilesC], path: text_t, size: uint32_t, mod
     for coding in range(CODING_COUNT):
         suffix: text_t = coding_suffix(coding)
         length: cython.uint = strlen(suffix)
-        if size > length and path[size - length] == b"." and path[size - 1] == suffix[length - 1]:
+        if size > length and memcmp(path + size - length, suffix, length) == 0:
             return 0  # it is one itself
     for coding in range(CODING_COUNT):
         fd: cython.int = _open(files, path, size, coding, cython.address(about))

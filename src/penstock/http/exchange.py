@@ -228,7 +228,7 @@ class Request:
     @property
     def path(self):
         """The path of the target, not decoded; "*" for the server as a whole."""
-        return self._text(self.c.head.path) if self.c.head.path.size else "/"
+        return self._text(self.c.head.path) if self.c.head.path.size else "*"
 
     @property
     def query(self):

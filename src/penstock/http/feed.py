@@ -437,6 +437,8 @@ def feed_pull(stream: cython.pointer[StreamC], context: cython.p_void) -> cython
     conn: cython.pointer[HttpC] = cython.cast(cython.pointer[HttpC], context)
     outcome: cython.int = PULL_DONE
     conn.feeding = True
+    # What was left for this call is done in it; whether there is more again is seen anew.
+    conn.more = False
     if conn.state == STATE_SENDING:
         outcome = sources_send(conn)
         if conn.stream.state >= STREAM_OVER:

@@ -19,7 +19,10 @@ _TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _VALUE = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
 
 # What frames a message or belongs to the connection is the server's; a program that sets it would have to be believed.
-_SERVERS = frozenset((b"connection", b"keep-alive", b"transfer-encoding", b"upgrade", b"trailer", b"te"))
+# Date and Server are in every answer already, and may be there once.
+_SERVERS = frozenset(
+    (b"connection", b"keep-alive", b"transfer-encoding", b"upgrade", b"trailer", b"te", b"date", b"server")
+)
 
 Fields = Iterable[tuple[str | bytes, str | bytes]]
 
