@@ -11,7 +11,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from penstock.http.connection import diagram
-from penstock.http.options import DEFAULT, RANGES, TIMES, HttpOptions
+from penstock.http.options import DEFAULT, RANGES, TIMES, TRUST, HttpOptions
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -36,6 +36,8 @@ MEANING = {
     "max_connections_per_address": "connections of one address",
     "max_requests_in_work": "requests that the handler has at a time",
     "max_requests_queued": "requests that wait for the handler; more: 503",
+    "trusted": "addresses and networks whose PROXY headers and Forwarded fields are believed",
+    "proxy_protocol": "whether trusted peers begin with a PROXY header",
 }
 
 
@@ -49,6 +51,10 @@ def options_table() -> str:
     """Return the options as a table."""
     rows = ["| option | default | from | to | what |", "|---|---|---|---|---|"]
     for option in fields(HttpOptions):
+        if option.name in TRUST:
+            default = "no" if getattr(DEFAULT, option.name) is False else "none"
+            rows.append(f"| `{option.name}` | {default} | | | {MEANING[option.name]} |")
+            continue
         default = _number(getattr(DEFAULT, option.name))
         if option.name in TIMES:
             unit = " s" if default != "not limited" else ""
