@@ -140,7 +140,7 @@ def _introduction(process: subprocess.Popen[str]) -> tuple[Any, str]:
         line = process.stdout.readline()
         assert line, process.communicate(timeout=PATIENCE_S)
         head += line
-    if found := re.search(r" at http://\[?([^\]/]+?)\]?:(\d+)/\n", head):
+    if found := re.search(r" at https?://\[?([^\]/]+?)\]?:(\d+)/\n", head):
         return (found[1], int(found[2])), head
     found = re.search(r" at unix:(.+)\n", head)
     assert found, head
