@@ -492,6 +492,26 @@ def test_requests_behind_one_in_work_are_bounded() -> None:
         assert client.got == b""
 
 
+@pytest.mark.parametrize("how", ["answered in pieces", "gone", "given up"])
+def test_a_place_in_work_that_becomes_free_is_used_at_once(how: str) -> None:
+    clock = ManualClock()
+    asked: list[Request] = []
+    with serving(asked.append, clock=clock, max_requests_in_work=1, deadline=60, work_timeout=2) as served:
+        first, second = served.dial(), served.dial()
+        first.send(get("/first"))
+        served.until(lambda: asked, "the first request")
+        second.send(get("/second"))
+        served.until(lambda: served.count("states")["queued"] == 1, "the second one to wait")
+        if how == "answered in pieces":
+            asked[0].respond(Response(200, iter([b"a", WAIT])))
+        elif how == "gone":
+            first.close()
+        else:
+            Times(served, clock).pass_(2.1)
+            assert not asked[0].respond(Response(200))
+        served.until(lambda: len(asked) == 2, "the second request")
+
+
 def test_errors_of_use_are_told() -> None:
     with Reactor() as reactor:
         with pytest.raises(UsageError, match="files to serve or a handler"):

@@ -62,6 +62,9 @@ class Answering:
         if request.c.begun:
             request.c.begun = False
             admission_done(self.c.admission, cython.address(request.c.work), clock_now(self.c.loop.clock))
+            if self.c.by_state[STATE_QUEUED] > 0:
+                # Its place in work is free, and nothing else may come that would look for who waits for it.
+                self._schedule()
         return 0
 
     def _let_go(self, request: Request):
@@ -218,8 +221,6 @@ class Answering:
         self._let_go(request)
         if conn != cython.NULL:
             feed_done(conn, c)
-            if self.c.by_state[STATE_QUEUED] > 0:
-                self._schedule()
         return 0
 
     def _piece(self, request: Request):
