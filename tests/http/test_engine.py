@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from penstock import Reactor
+from penstock import Reactor, limits
 from penstock.core.clock import ManualClock
 from penstock.errors import UsageError
 from penstock.http.exchange import Request
@@ -490,6 +490,76 @@ def test_requests_behind_one_in_work_are_bounded() -> None:
         # The system's buffers are full, and ours are not beyond their bound.
         assert sent < 20_000_000
         assert client.got == b""
+
+
+@pytest.mark.parametrize("how", ["answered in pieces", "gone", "given up"])
+def test_a_place_in_work_that_becomes_free_is_used_at_once(how: str) -> None:
+    clock = ManualClock()
+    asked: list[Request] = []
+    with serving(asked.append, clock=clock, max_requests_in_work=1, deadline=60, work_timeout=2) as served:
+        first, second = served.dial(), served.dial()
+        first.send(get("/first"))
+        served.until(lambda: asked, "the first request")
+        second.send(get("/second"))
+        served.until(lambda: served.count("states")["queued"] == 1, "the second one to wait")
+        if how == "answered in pieces":
+            asked[0].respond(Response(200, iter([b"a", WAIT])))
+        elif how == "gone":
+            first.close()
+        else:
+            Times(served, clock).pass_(2.1)
+            assert not asked[0].respond(Response(200))
+        served.until(lambda: len(asked) == 2, "the second request")
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_a_connection_that_is_refused_without_end_rests_for_a_slice_of_time(ends: bool) -> None:
+    clock = ManualClock()
+    asked: list[Request] = []
+    with serving(asked.append, clock=clock, max_requests_in_work=1, max_requests_queued=1, deadline=60) as served:
+        for count in (1, 2):
+            served.dial().send(get())
+            served.until(lambda count=count: served.count("requests") == count, "a request that holds a place")
+        flood = served.dial()
+        flood.send(get() * 2500)
+        if ends:
+            flood.end()
+        served.until(lambda: served.count("resting") == 1, "the rest")
+        settle(served.reactor, 20)
+        refused = served.count("refused")["full"]
+        assert refused < 2500
+        assert served.count("rests") == 1
+        # Others are answered meanwhile, and rest when they are refused as well.
+        other = served.dial()
+        assert other.ask(get()).status == 503
+        assert served.count("resting") == 2
+        other.close()
+        # In every other slice everybody is heard.
+        clock.advance(limits.HTTP_THROTTLE_SLICE_NS)
+        served.until(lambda: served.count("refused")["full"] == 2501, "the other refusals")
+        assert served.count("resting") == 0
+        flood.until(lambda: flood.got.count(b"HTTP/1.1 503") == 2500, "all of them")
+        if ends:
+            flood.rest()
+
+
+def test_connections_that_rest_may_end() -> None:
+    clock = ManualClock()
+    with serving(
+        lambda request: None, clock=clock, max_requests_in_work=1, max_requests_queued=1, deadline=60
+    ) as served:
+        for count in (1, 2):
+            served.dial().send(get())
+            served.until(lambda count=count: served.count("requests") == count, "a request that holds a place")
+        flood = served.dial()
+        flood.send(get() * 2500)
+        served.until(lambda: served.count("resting") == 1, "the rest")
+        served.server.engine.abort()
+        served.until(lambda: served.server.engine.open == 0, "the end")
+        assert served.count("resting") == 0
+        assert served.server.engine.recount()["open"] == 0
+        clock.advance(60_000_000_000)
+        settle(served.reactor)
 
 
 def test_errors_of_use_are_told() -> None:

@@ -63,6 +63,7 @@ class Answering:
             request.c.begun = False
             admission_done(self.c.admission, cython.address(request.c.work), clock_now(self.c.loop.clock))
             if self.c.by_state[STATE_QUEUED] > 0 and not self.c.working:
+                # Its place in work is free, and nothing else may come that would look for who waits for it.
                 self._schedule()
         return 0
 

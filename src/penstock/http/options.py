@@ -42,7 +42,9 @@ class HttpOptions:
     max_connections_per_address: int | None = None
     max_requests_in_work: int = limits.HTTP_REQUESTS_IN_WORK_MAX
     max_requests_queued: int = limits.HTTP_QUEUE_CAPACITY
-    # Whose word counts about where connections and requests come from: addresses, networks (192.0.2.0/24), "unix".
+    # Proxies whose word counts about where connections and requests come from: addresses, networks (192.0.2.0/24), "unix".
+    # They are believed in X-Forwarded-For and X-Forwarded-Proto or, without both, in Forwarded; a proxy that sets only
+    # Forwarded must remove the others. With `proxy_protocol` each of their connections has to begin with a PROXY header.
     trusted: tuple[str, ...] = ()
     proxy_protocol: bool = False
 
