@@ -82,11 +82,26 @@ def ask_plain(
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def ask_bad(conn: cython.pointer[HttpC], status: cython.int, reason: cython.p_const_char) -> cython.void:
+def ask_blindly(
+    conn: cython.pointer[HttpC],
+    head: cython.pointer[cython.const[HeadC]],
+    status: cython.int,
+    reason: cython.p_const_char,
+) -> cython.void:
+    """Answer a head that is not complete, or that makes no sense. Of it only the method counts: HEAD gets no content."""
+    conn.last = True
+    output_plain(conn, status, reason, head != cython.NULL and head.method == METHOD_HEAD)
+    account_answer(conn, cython.NULL, b"", status, 0)
+    step(conn, EVENT_REPLY)
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def ask_bad(conn: cython.pointer[HttpC], head: cython.pointer[cython.const[HeadC]]) -> cython.void:
     """Bytes that are no request: answer, and look at nothing more."""
     conn.engine.bad_requests += 1
-    conn.last = True
-    ask_plain(conn, cython.NULL, b"", status, reason)
+    ask_blindly(conn, head, head.status, head.reason)
 
 
 @cython.cfunc

@@ -22,9 +22,9 @@ from cython.cimports.penstock.http.admission import admission_expired, admission
 from cython.cimports.penstock.http.arrival import arrival_bytes, arrival_eof
 from cython.cimports.penstock.http.asking import (
     ask_bad,
+    ask_blindly,
     ask_content,
     ask_give_up,
-    ask_plain,
     ask_push,
     ask_refuse,
     ask_request,
@@ -46,6 +46,7 @@ from cython.cimports.penstock.http.types import (
     STATE_HEAD,
     STATE_IDLE,
     STATE_LINGER,
+    STATE_QUEUED,
     STATE_SENDING,
     STATE_WORKING,
     EngineC,
@@ -166,7 +167,7 @@ def _head(conn: cython.pointer[HttpC], data: cython.p_const_char, size: cython.s
         _partial(conn, head)
         return 0
     if outcome == HEAD_BAD:
-        ask_bad(conn, head.status, head.reason)
+        ask_bad(conn, head)
     else:
         used = head.size
         ask_request(conn, head, data)
@@ -309,6 +310,17 @@ def _last(conn: cython.pointer[HttpC]) -> cython.void:
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
+def _half_streamed(conn: cython.pointer[HttpC]) -> cython.bint:
+    """Whether a program waits for content, and everything that has come is with it."""
+    request: cython.pointer[RequestC] = conn.request
+    if request == cython.NULL or not request.streaming or request.complete or request.answered:
+        return False
+    return conn.rest_size == 0 and (conn.state == STATE_QUEUED or conn.state == STATE_WORKING)
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
 def feed_settle(conn: cython.pointer[HttpC]) -> cython.void:
     """The end of a call: send what it has made, and see what the connection waits for now."""
     stream: cython.pointer[StreamC] = conn.stream
@@ -327,7 +339,7 @@ def feed_settle(conn: cython.pointer[HttpC]) -> cython.void:
             else:
                 stream_interest(stream)
         return
-    receiving: cython.bint = conn.state in (STATE_IDLE, STATE_FRESH, STATE_HEAD, STATE_BODY)
+    receiving: cython.bint = conn.state in (STATE_IDLE, STATE_FRESH, STATE_HEAD, STATE_BODY) or _half_streamed(conn)
     if conn.state == STATE_IDLE and conn.last:
         _last(conn)
     elif conn.eof and receiving and not conn.resting:
@@ -491,9 +503,8 @@ def _overdue(conn: cython.pointer[HttpC]) -> cython.bint:
         return True
     conn.engine.timeouts[conn.state] += 1
     if conn.state == STATE_HEAD:
-        conn.last = True
-        ask_plain(conn, cython.NULL, b"", 408, b"The request did not come in time.")
-    elif conn.state == STATE_BODY:
+        ask_blindly(conn, conn.partial, 408, b"The request did not come in time.")
+    elif conn.state == STATE_BODY or (conn.state == STATE_WORKING and arriving):
         ask_give_up(conn, 408, b"The content did not come in time.")
     elif conn.state == STATE_WORKING:
         ask_give_up(conn, 503, b"The program did not answer in time.")

@@ -263,4 +263,22 @@ RULES = [
         Case("a program", get("/", method="HEAD"), (200,), ("HEAD / ",), heads=(0,)),
         Case("a program that fails to be found", get("/files/x", method="HEAD"), (404,), world="mixed", heads=(0,)),
     ),
+    rule(
+        "9110, 9.3.2",
+        "HEAD gets no content with an error either, as far as the method can be known.",
+        *(
+            bad(name, sent, status, heads=(0,))
+            for name, sent, status in (
+                ("no Host", b"HEAD / HTTP/1.1\r\n\r\n", 400),
+                ("a bad field", ask("HEAD / HTTP/1.1", "X : y"), 400),
+                ("an unknown coding", ask("HEAD / HTTP/1.1", "Transfer-Encoding: x"), 501),
+                ("another expectation", ask("HEAD / HTTP/1.1", "Expect: x"), 417),
+                ("a head too large", ask("HEAD / HTTP/1.1", "X: " + "y" * 20_000), 431),
+                ("too many fields", ask("HEAD / HTTP/1.1", *["X: y"] * 200), 431),
+                ("content too large", ask("HEAD / HTTP/1.1", "Content-Length: 99999999999"), 413),
+                ("a bad chunk", ask("HEAD / HTTP/1.1", "Transfer-Encoding: chunked", content=b"x\r\n"), 400),
+                ("another version", ask("HEAD / HTTP/2.0"), 505),
+            )
+        ),
+    ),
 ]

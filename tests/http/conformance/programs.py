@@ -12,8 +12,9 @@ import pytest
 from penstock.core.clock import ManualClock
 from penstock.errors import UsageError
 from penstock.http import FilePart, Request, Response
-from tests.http.conformance.table import Scene, rule
+from tests.http.conformance.table import Scene, ask, chunked, rule
 from tests.http.rig import Incomplete, get, post, serving, take_answer
+from tests.net.rig import settle
 
 TITLE = "Programs"
 
@@ -154,10 +155,61 @@ def file_ends(folder: Path) -> None:
         assert served.count("truncated") == 1
 
 
+class Told:
+    """A program that takes content as it comes, and what became of that."""
+
+    def __init__(self) -> None:
+        self.got: list[bytes | None] = []
+        self.gone = 0
+
+    def __call__(self, request: Request) -> None:
+        request.watch(self.on_gone)
+        request.receive(self.got.append)
+
+    def on_gone(self) -> None:
+        self.gone += 1
+
+
+def stops(name: str, sent: bytes, status: int | None, *, content: bytes, end: bool = False, wait: float = 0) -> Scene:
+    """Content that streams to a program and does not come to its end: the client is told why, and the program that."""
+
+    def play(folder: Path) -> None:
+        told, clock = Told(), ManualClock()
+        with serving(told, clock=clock, streaming=True, max_body=100, body_timeout=5) as served:
+            client = served.dial()
+            client.send(sent[:-10])
+            served.until(lambda: b"".join(piece or b"" for piece in told.got) == content, "the content")
+            client.send(sent[-10:])
+            if end:
+                client.end()
+            if wait:
+                settle(served.reactor)
+                clock.advance(int(wait * 1e9))
+            got = client.rest()
+            assert got.startswith(b"HTTP/1.1 %d " % status) if status else got == b""
+            assert None not in told.got
+            served.until(lambda: told.gone == 1, "the news")
+
+    return Scene(name, play)
+
+
 EVIL = "a\r\nX-Evil: 1"
 BODY = b"content"
 
+HELLO_CHUNK = b"5\r\nhello\r\n"
+UNENDED = ask("POST / HTTP/1.1", "Content-Length: 50", content=b"x" * 30)
+
 RULES = [
+    rule(
+        "9112, 8",
+        "Content that streams and does not come to its end is no content: the program is told that its client is gone.",
+        stops("the client ends its half", UNENDED, None, content=b"x" * 20, end=True),
+        stops("the client stops", UNENDED, 408, content=b"x" * 20, wait=10.1),
+        stops("a bad chunk", chunked("/", HELLO_CHUNK + b"x" * 10), 400, content=b"hello"),
+        stops("no end of a chunk", chunked("/", HELLO_CHUNK + b"5\r\nhello!\r\n"), 400, content=b"hello"),
+        stops("too much", chunked("/", HELLO_CHUNK + b"fffff;ab\r\n"), 413, content=b"hello"),
+        stops("bad trailers", chunked("/", HELLO_CHUNK + b"0\r\nno colon\r\n"), 400, content=b"hello"),
+    ),
     rule(
         "9112, 6.3",
         "An answer has the length it says, or ends with its last chunk.",

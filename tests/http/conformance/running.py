@@ -32,7 +32,23 @@ class World:
 
     def handler(self, request: Request) -> Response:
         """Answer with what was asked, and remember it."""
-        content = request.body.decode("latin-1")
+        return self.answer(request, request.body)
+
+    def stream(self, request: Request) -> None:
+        """The same for a server that streams: the content comes piece by piece."""
+        pieces: list[bytes] = []
+
+        def on_content(data: bytes | None) -> None:
+            if data is None:
+                request.respond(self.answer(request, b"".join(pieces)))
+            else:
+                pieces.append(data)
+
+        request.receive(on_content)
+
+    def answer(self, request: Request, body: bytes) -> Response:
+        """What there is to say to a request."""
+        content = body.decode("latin-1")
         self.asked.append(f"{request.method} {request.path}{'?' if request.query else ''}{request.query} {content}")
         told = [("X-Host", request.host), ("X-Field", request.header("X-Field", "") or "")]
         return Response(200, self.asked[-1].encode("latin-1"), told)
@@ -66,7 +82,8 @@ class Worlds:
             more["prefix"] = PREFIX
         if private:
             more["secure"] = Tls(*ONE)
-        world.served = self.stack.enter_context(serving(None if kind == "files" else world.handler, **more))
+        handler = world.stream if options.get("streaming") else world.handler
+        world.served = self.stack.enter_context(serving(None if kind == "files" else handler, **more))
         return world
 
     def close(self) -> None:

@@ -31,6 +31,8 @@ PRIVATE = [(name, case) for name, case in CASES if case.cuts or name.startswith(
 SMALL = {"max_line": 400, "max_head": 900, "max_fields": 12}
 SMALL_SENT = 300
 SHORT = [(name, case) for name, case in CASES if len(case.sent) < SMALL_SENT]
+# What a program gets as it comes, or out of a file, is no other request. What is kept in memory is another question.
+ASKED = [(name, case) for name, case in CASES if case.world != "files" and "max_body_kept" not in case.options]
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +68,16 @@ def test_case_through_tls(worlds: Worlds, case: Case) -> None:
 @named(SHORT)
 def test_case_with_small_limits(worlds: Worlds, case: Case) -> None:
     run(worlds, case, **{**SMALL, **case.options})
+
+
+@named(ASKED)
+def test_case_with_streaming(worlds: Worlds, case: Case) -> None:
+    run(worlds, case, streaming=True)
+
+
+@named(ASKED)
+def test_case_with_spooling(worlds: Worlds, case: Case) -> None:
+    run(worlds, case, spooling=True, max_body_kept=1)
 
 
 @pytest.mark.parametrize("scene", SCENES)
