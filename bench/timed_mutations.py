@@ -27,6 +27,7 @@ TESTS = [
     "test_timed_running.py",
     "test_timed_records.py",
     "test_timed_elements.py",
+    "test_timed_perfetto.py",
     "test_timed_against_interpreter.py",
 ]
 SUFFIX = importlib.machinery.EXTENSION_SUFFIXES[0]
@@ -101,6 +102,23 @@ MUTANTS: dict[str, tuple[str, str, str]] = {
         "        except BaseException:\n            raise\n\n    def prepare",
     ),
     "circles of ports in modes": ("wiring", "    _check_circles(wiring)\n    for node", "    for node"),
+    "physical connections are logical": ("steps", "            if delay.physical:", "            if False:"),
+    "physical arrivals in the past": (
+        "memory",
+        "        if time_ns <= self.c.now_ns:\n            time_ns = self.c.now_ns\n            microstep = self.c.microstep + 1",
+        "        pass",
+    ),
+    "not interleaved": (
+        "connections",
+        "list(chain.from_iterable(zip(*endpoint.rows, strict=True)))",
+        "list(chain.from_iterable(endpoint.rows))",
+    ),
+    "connections hide lateness": ("memory", "if slot.late and not self.c.slots[copy.target].late:", "if False:"),
+    "no handler of late inputs": ("steps", "if late and reaction.on_late != cython.NULL:", "if False:"),
+    "intended tag lost": ("steps", "slot.intended_ns = intended[0]", "slot.intended_ns = self.c.now_ns"),
+    "a reaction one turn too late": ("driver", "            self._pump()\n", "            self.wake()\n"),
+    "reactions before the batch is there": ("driver", "if self._due or self._lane:", "if self._due:"),
+    "drawn over each other": ("trace", "max(at_ns + 1, entry.tag.time_ns)", "entry.tag.time_ns"),
     "late unseen": (
         "steps",
         "            slot.late = True\n            slot.intended_ns",
