@@ -105,8 +105,8 @@ MUTANTS: dict[str, tuple[str, str, str]] = {
     "physical connections are logical": ("steps", "            if delay.physical:", "            if False:"),
     "physical arrivals in the past": (
         "memory",
-        "        if time_ns <= self.c.now_ns:\n            time_ns = self.c.now_ns\n            microstep = self.c.microstep + 1",
-        "        pass",
+        "        if time_ns <= self.c.now_ns:\n            time_ns = self.c.now_ns",
+        "        if False:\n            time_ns = self.c.now_ns",
     ),
     "not interleaved": (
         "connections",

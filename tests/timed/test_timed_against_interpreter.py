@@ -14,7 +14,7 @@ from tests.timed import timed_spec as spec
 from tests.timed.timed_interpreter import Cycle, Interpreter
 from tests.timed.timed_strategies import programs_in_worlds, timeouts
 
-# A longer search, by hand: TIMED_EXAMPLES=1500 python -m pytest --hypothesis-seed=5 tests/timed/test_timed_against_interpreter.py
+# A longer search, by hand, of which docs/timed.md has an outcome: TIMED_EXAMPLES=1500 and pytest's --hypothesis-seed.
 EXAMPLES = int(os.environ.get("TIMED_EXAMPLES", "120"))
 
 

@@ -12,6 +12,7 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -116,7 +117,7 @@ def strictly_apart(document: dict[str, Any]) -> bool:
     spans = [
         (round(one["ts"] * 1_000), round(one["dur"] * 1_000)) for one in document["traceEvents"] if one["ph"] == "X"
     ]
-    return all(before + length <= after for (before, length), (after, _) in zip(spans, spans[1:], strict=False))
+    return all(before + length <= after for (before, length), (after, _) in pairwise(spans))
 
 
 # ---- what we write ---------------------------------------------------------------------------------------------------
