@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import importlib.machinery
 import importlib.util
+import re
 import subprocess
 import sys
 import sysconfig
@@ -165,8 +166,12 @@ RUN = (
 CONTROL = ("steps", "class Steps(Memory):", "class Steps(Memory):")
 
 
-def survives(name: str) -> bool:
-    """Whether no test notices the mutant."""
+# A program that never ends is a fault that was noticed; so long a run without one must not be mistaken for it.
+PATIENCE_S = 300
+
+
+def noticed_by(name: str) -> str:
+    """The test that notices the mutant, or "" if none does."""
     module, old, new = MUTANTS.get(name, CONTROL)
     with tempfile.TemporaryDirectory() as folder:
         package = copy_package(Path(folder))
@@ -180,9 +185,13 @@ def survives(name: str) -> bool:
         tests = [str(ROOT / "tests" / "timed" / test) for test in TESTS]
         command = [sys.executable, "-c", RUN, folder, "-x", "-q", *tests]
         try:
-            return subprocess.run(command, cwd=ROOT, capture_output=True, check=False, timeout=300).returncode == 0
+            done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
         except subprocess.TimeoutExpired:
-            return False
+            return f"no end within {PATIENCE_S} s"
+    if done.returncode == 0:
+        return ""
+    found = re.search(r"^(?:FAILED|ERROR) \S*?(\w+\.py\S*)", done.stdout, re.MULTILINE)
+    return found[1] if found else f"status {done.returncode}"
 
 
 def main(names: list[str]) -> int:
@@ -190,13 +199,13 @@ def main(names: list[str]) -> int:
     unknown = [name for name in names if name not in MUTANTS]
     if unknown:
         raise SystemExit(f"there is no mutant {unknown[0]!r}; there are: {', '.join(MUTANTS)}")
-    if not survives("control"):
-        raise SystemExit("the tests fail without any mutation; mend that first")
+    if broken := noticed_by("control"):
+        raise SystemExit(f"the tests fail without any mutation ({broken}); mend that first")
     alive = []
     for name in names or list(MUTANTS):
-        verdict = "survives" if survives(name) else "caught"
-        print(f"{name}: {verdict}", flush=True)
-        if verdict == "survives":
+        test = noticed_by(name)
+        print(f"{name}: {f'caught by {test}' if test else 'survives'}", flush=True)
+        if not test:
             alive.append(name)
     print(f"{len(alive)} of {len(names or MUTANTS)} survive")
     return 1 if alive else 0
