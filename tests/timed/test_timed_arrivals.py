@@ -311,7 +311,8 @@ class Gated(Reactor):
 
 def test_a_physical_action_may_let_threads_wait_for_room() -> None:
     main = Gated()
-    environment = Environment(main)
+    # The fiftieth event ends it; a program that loses one shall not wait for it for ever.
+    environment = Environment(main, timeout=ms(GENEROUS_S * 1_000))
     threads: list[threading.Thread] = []
     taken: list[bool] = []
 
