@@ -17,7 +17,8 @@ from penstock import limits
 from penstock.cli import main
 from penstock.timed import Environment, PhysicalAction, Reactor, ReplayMismatch
 
-PATIENCE_S = 60
+# Only a process that hangs takes as long: a machine with much else to do may start an interpreter in a minute.
+PATIENCE_S = 600
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 PROGRAM = """
@@ -63,11 +64,27 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+# `python -m penstock` of what is built. A process of an editable install would first have the build tool look whether the
+# sources have changed, and then build, at the same time as others; this process did that when it imported the package.
+COMMAND = """
+import runpy, sys
+for finder in sys.meta_path:
+    if hasattr(finder, "_build_cmd"):
+        finder._build_cmd = ["true"]
+runpy.run_module("penstock", run_name="__main__", alter_sys=True)
+"""
+
+
 def penstock(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     # Isolated, so that the modules of the folder are found by the command and not by the interpreter's start.
-    start = [sys.executable, "-I", "-m", "penstock"]
     return subprocess.run(
-        [*start, *arguments], cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+        [sys.executable, "-I", "-c", COMMAND, *arguments],
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
     )
 
 

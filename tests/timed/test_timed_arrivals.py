@@ -33,6 +33,10 @@ from penstock.timed import (
 
 GENEROUS_S = 20
 
+# How often a sleeping loop is woken in a test, and how often that is tried.
+WAKES = 20
+WAKES_TRIED_MAX = 10_000
+
 
 class Sensor(Reactor):
     """Counts what arrives; stops at the third."""
@@ -144,7 +148,7 @@ def test_a_coroutine_on_the_same_loop_feeds_a_program() -> None:
 
 
 def test_an_arrival_is_handled_within_a_turn() -> None:
-    """A sleeping scheduler is woken by what arrives: its reaction runs in that turn or the next."""
+    """What arrives between two turns in the loop's own thread is handled in the first turn that follows."""
     main, loop = Sensor(), penstock.Reactor(clock=ManualClock())
     turns: list[int] = []
     environment = Environment(main, loop=loop)
@@ -160,6 +164,61 @@ def test_an_arrival_is_handled_within_a_turn() -> None:
             loop.run_once(0)
     loop.close()
     assert all(handled - posted <= 1 for posted, handled in zip(sent, turns, strict=True))
+
+
+def test_another_thread_wakes_a_sleeping_program_which_reacts_in_that_turn() -> None:
+    """The turn that sleeps is woken, takes the event, and runs the reaction before it ends: no turn in between."""
+    main, loop = Sensor(), penstock.Reactor()
+    environment = Environment(main, loop=loop)
+    posts, answers = threading.Semaphore(0), []
+    reactions: list[int] = []
+
+    def feed() -> None:
+        while posts.acquire(timeout=GENEROUS_S) and not loop.closed:
+            answers.append(main.arrival.schedule(0))
+
+    thread = threading.Thread(target=feed)
+    try:
+        environment.start()
+        loop.poll()  # until it has nothing to do
+        environment.scheduler.on_complete = lambda tag: reactions.append(loop.stats().turns)
+        thread.start()
+        asleep = 0
+        # A thread that is quicker than the loop finds it awake; the turn is the same, but only a sleeper counts here.
+        for number in range(1, WAKES_TRIED_MAX):
+            before = loop.stats()
+            posts.release()
+            loop.run_once(GENEROUS_S)
+            after = loop.stats()
+            assert (after.turns - before.turns, len(reactions), after.inbox_waiting) == (1, number, 0)
+            assert before.turns <= reactions[-1] <= after.turns
+            asleep += after.wakes - before.wakes
+            if asleep >= WAKES:
+                break
+        assert asleep >= WAKES
+    finally:
+        loop.close()
+        posts.release()
+        thread.join(GENEROUS_S)
+    assert all(answers)
+
+
+def test_a_batch_of_another_thread_is_complete_before_anything_reacts() -> None:
+    """However many events one turn takes: the program runs once they are all there, and not once for each of them."""
+    main, loop = Sensor(), penstock.Reactor(clock=ManualClock())
+    environment = Environment(main, loop=loop)
+    tags: list[tuple[Tag, int]] = []
+    environment.start()
+    loop.poll()
+    queue = environment.figures
+    environment.scheduler.on_complete = lambda tag: tags.append((tag, queue()["queues"]["main.arrival"]["scheduled"]))
+    thread = threading.Thread(target=lambda: [main.arrival.schedule(0) for _ in range(5)])
+    thread.start()
+    thread.join(GENEROUS_S)
+    while len(tags) < 5:
+        loop.run_once(0)
+    loop.close()
+    assert [scheduled for _, scheduled in tags] == [5] * 5
 
 
 def test_several_programs_share_a_loop_and_may_end_in_any_order() -> None:
@@ -252,7 +311,8 @@ class Gated(Reactor):
 
 def test_a_physical_action_may_let_threads_wait_for_room() -> None:
     main = Gated()
-    environment = Environment(main)
+    # The fiftieth event ends it; a program that loses one shall not wait for it for ever.
+    environment = Environment(main, timeout=ms(GENEROUS_S * 1_000))
     threads: list[threading.Thread] = []
     taken: list[bool] = []
 

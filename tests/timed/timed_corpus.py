@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.timed.timed_spec import Action, Child, Connection, Op, Port, Reaction, Reactor, Signal, Timer
+from tests.timed.timed_spec import Action, Arrival, Child, Connection, Op, Port, Reaction, Reactor, Signal, Timer, World
 
 TICK = (None, "t")
 
@@ -99,7 +99,84 @@ def _network(after: int | None) -> Reactor:
     )
 
 
+def _physical(after: int | None, takes: int) -> Reactor:
+    """A timer sends through a physical connection, and each time it takes so many milliseconds; the receiver may, too."""
+    slow = source(2)
+    slow.reactions[0].ops.append(Op("pass", (None, ""), 1, takes))
+    receiver = stage()
+    receiver.reactions[0].ops.append(Op("pass", (None, ""), 2, takes // 2))
+    wire = Connection([("a", "o")], [("b", "i")], after, physical=True)
+    return Reactor(
+        children=[Child("a", slow), Child("b", receiver), Child("c", sink())],
+        connections=[wire, *wires(("b.o", "c.i"), ("a.o", "c.j"))],
+    )
+
+
+def _interleaved(across_sources: bool, across_sinks: bool) -> Reactor:
+    """A bank whose members have three ports, to a bank whose members have two, in the order that is said."""
+    sender = Reactor(
+        ports=[Port("o", False, 3)],
+        timers=[Timer("t", 0, 1)],
+        reactions=[Reaction("send", [TICK], ops=[Op("set", (None, "o"))])],
+    )
+    receiver = Reactor(ports=[Port("i", True, 2)], reactions=[Reaction("go", [(None, "i")])])
+    wire = Connection([("a", "o")], [("b", "i")], None)
+    wire.across_sources, wire.across_sinks = across_sources, across_sinks
+    return Reactor(children=[Child("a", sender, 2), Child("b", receiver, 3)], connections=[wire])
+
+
+def _late(on_late: bool) -> Reactor:
+    """Inputs of the main reactor are read here, in a child, and beyond a delay; outputs are read by another child."""
+    inner = stage()
+    inner.reactions[0].on_late = on_late
+    after = stage(5)
+    after.reactions[0].on_late = True
+    return Reactor(
+        ports=[Port("i", True), Port("j", True, 2)],
+        timers=[Timer("t", 0, 1)],
+        children=[Child("b", inner), Child("c", after), Child("d", after)],
+        connections=[
+            *wires(("i", "b.i"), ("b.o", "c.i")),
+            Connection([(None, "i")], [("d", "i")], 1),
+        ],
+        reactions=[
+            Reaction("read", [(None, "i"), (None, "j")], on_late=on_late),
+            Reaction("look", [TICK], uses=[(None, "j")], on_late=True),
+        ],
+    )
+
+
+LATE = [
+    Arrival(0, "i", 0, (2, 0), 1),
+    Arrival(2, "i", 0, (0, 0), 2),
+    Arrival(2, "i", 0, (0, 2), 3),
+    Arrival(3, "j", 1, (9, 0), 4),
+    Arrival(5, "j", 0, (0, 0), 5),
+    Arrival(8, "i", 0, (40, 0), 6),
+]
+
+# What is around a program of the corpus, where it matters.
+WORLDS: dict[str, World] = {
+    "physical, waiting": World(False, []),
+    "physical after 2, waiting": World(False, []),
+    "late inputs": World(True, LATE),
+    "late inputs, waiting": World(False, LATE),
+    "late inputs without handler": World(True, LATE),
+}
+
 CORPUS: dict[str, Reactor] = {
+    "physical, the clock ahead": _physical(None, 3),
+    "physical, the clock behind": _physical(None, 0),
+    "physical, waiting": _physical(None, 1),
+    "physical after 2, waiting": _physical(2, 1),
+    "late inputs": _late(True),
+    "late inputs, waiting": _late(True),
+    "late inputs without handler": _late(False),
+    **{
+        f"interleaved {left} {right}": _interleaved(bool(left), bool(right))
+        for left in (0, 1)
+        for right in (0, 1)
+    },
     "direct": _network(None),
     "after 0": _network(0),
     "after 2": _network(2),

@@ -39,6 +39,7 @@ class Event:
     target: str  # a path of a timer, action or signal, or the number of a connection
     value: Any
     mode: ModeKey
+    intended: Tag | None = None  # of what came too late
 
 
 @dataclass
@@ -49,22 +50,42 @@ class Running:
     place: int
     spec: s.Reaction
     mode: ModeKey
+    reads: set[str]
+    shown: set[str]  # where what it may write is seen in the same tag
 
 
 class Interpreter:
-    def __init__(self, main: s.Reactor, timeout: int | None) -> None:
+    def __init__(self, main: s.Reactor, timeout: int | None, world: s.World | None = None) -> None:
+        self.world = world or s.World()
+        self.physical = 0
+        self.complete = 0
+        self.late: dict[str, Tag] = {}
+        self.late_handled = self.late_unhandled = 0
         self.instances: list[Instance] = []
         self.flatten("main", main, None, None)
         self.by_path = {instance.path: instance for instance in self.instances}
         self.value: dict[str, Any] = {}
         self.present: set[str] = set()
         self.direct: list[tuple[str, str, ModeKey]] = []
-        self.delayed: list[tuple[str, str, int, ModeKey]] = []
+        self.delayed: list[tuple[str, str, int, ModeKey, bool]] = []
         for instance in self.instances:
             for connection in instance.spec.connections:
                 self.connect(instance, connection)
         self.reactions = [
-            Running(instance, place, reaction, self.mode_of(instance, reaction.mode))
+            Running(
+                instance,
+                place,
+                reaction,
+                self.mode_of(instance, reaction.mode),
+                {path for ref in reaction.triggers + reaction.uses for path in self.resolve(instance, ref)},
+                {
+                    path
+                    for op in reaction.ops
+                    if op.kind == "set"
+                    for port in self.resolve(instance, op.ref)
+                    for path in self.shows(port)
+                },
+            )
             for instance in self.instances
             for place, reaction in enumerate(instance.spec.reactions)
         ]
@@ -83,7 +104,7 @@ class Interpreter:
         self.stop: Tag = NEVER if timeout is None else (timeout, 0)
         self.queue: list[int] = []
         self.forced: set[int] = set()
-        self.trace: list[tuple[Tag, str, str, list[tuple[str, Any]]]] = []
+        self.trace: list[tuple[Any, ...]] = []
 
     # ---- the program -------------------------------------------------------------------------------------------------
 
@@ -100,26 +121,37 @@ class Interpreter:
 
     def resolve(self, instance: Instance, ref: s.Ref) -> list[str]:
         """The paths that a reference means: banks and multiports are several."""
+        return [path for row in self.rows(instance, ref) for path in row]
+
+    def rows(self, instance: Instance, ref: s.Ref) -> list[list[str]]:
+        """The same, a row for each member of a bank."""
         child, name = ref
         if child is None:
-            return list(element_paths(instance.path, instance.spec, name))
+            return [list(element_paths(instance.path, instance.spec, name))]
         found = next(item for item in instance.spec.children if item.name == child)
-        return [
-            path for member in members(found) for path in element_paths(f"{instance.path}.{member}", found.spec, name)
-        ]
+        return [list(element_paths(f"{instance.path}.{member}", found.spec, name)) for member in members(found)]
+
+    def interleave(self, rows: list[list[str]]) -> list[str]:
+        """The first port of every member, then the second of every member, ..."""
+        return [row[place] for place in range(len(rows[0])) for row in rows]
+
+    def side(self, instance: Instance, refs: list[s.Ref], across: bool) -> list[str]:
+        if across:
+            return [path for ref in refs for path in self.interleave(self.rows(instance, ref))]
+        return [path for ref in refs for path in self.resolve(instance, ref)]
 
     def connect(self, instance: Instance, connection: s.Connection) -> None:
-        sources = [path for ref in connection.sources for path in self.resolve(instance, ref)]
-        sinks = [path for ref in connection.sinks for path in self.resolve(instance, ref)]
+        sources = self.side(instance, connection.sources, connection.across_sources)
+        sinks = self.side(instance, connection.sinks, connection.across_sinks)
         if connection.broadcast:
             sources = [sources[place % len(sources)] for place in range(len(sinks))]
         assert len(sources) == len(sinks)
         mode = self.mode_of(instance, connection.mode)
         for source, sink in zip(sources, sinks, strict=True):
-            if connection.after is None:
+            if connection.after is None and not connection.physical:
                 self.direct.append((source, sink, mode if connection.mode is not None else None))
             else:
-                self.delayed.append((source, sink, connection.after, mode))
+                self.delayed.append((source, sink, connection.after or 0, mode, connection.physical))
 
     # ---- the order of reactions --------------------------------------------------------------------------------------
 
@@ -158,15 +190,7 @@ class Interpreter:
     def must_precede(self, a: Running, b: Running) -> bool:
         if a.instance is b.instance and a.place + 1 == b.place:
             return True
-        reads = {path for ref in b.spec.triggers + b.spec.uses for path in self.resolve(b.instance, ref)}
-        writes = {
-            path
-            for op in a.spec.ops
-            if op.kind == "set"
-            for port in self.resolve(a.instance, op.ref)
-            for path in self.shows(port)
-        }
-        return bool(reads & writes)
+        return bool(b.reads & a.shown)
 
     def inherit_deadline(self, a: int, b: int) -> bool:
         if self.deadline[a] > self.deadline[b]:
@@ -185,6 +209,7 @@ class Interpreter:
 
     def run(self) -> None:
         self.activate_initial()
+        self.arrive()
         # No right program of the tests has as many tags; a mutant may never end.
         for _ in range(2_000):
             self.events.sort(key=lambda event: event.tag)
@@ -193,14 +218,39 @@ class Interpreter:
             if not self.events or self.events[0].tag > self.stop:
                 break
             self.now = self.events[0].tag
+            self.wait()
             due = [event for event in self.events if event.tag == self.now]
             self.events = [event for event in self.events if event.tag != self.now]
             for event in due:
                 self.happen(event)
             self.react()
             self.clean_up()
+            self.complete += 1
+            self.arrive()
         self.now = self.stop
+        self.wait()
         self.shut_down()
+        self.trace.append((self.late_handled, self.late_unhandled))
+
+    def wait(self) -> None:
+        """Physical time is never before the tag, unless the program does not wait for it."""
+        if not self.world.fast:
+            self.physical = max(self.physical, self.now[0])
+
+    def arrive(self) -> None:
+        """What is injected now: at its tag, or late at the next microstep if that has passed."""
+        for arrival in self.world.arrivals:
+            if arrival.complete != self.complete:
+                continue
+            path = self.resolve(self.instances[0], (None, arrival.port))[arrival.index]
+            tag, intended = arrival.tag, None
+            if tag <= self.now:
+                tag, intended = self.delay(self.now, 0), arrival.tag
+            if tag > self.stop:
+                continue
+            while any(event.tag == tag and event.target == path for event in self.events):
+                tag = (tag[0], tag[1] + 1)
+            self.events.append(Event(tag, path, arrival.value, None, intended))
 
     def happen(self, event: Event) -> None:
         """An event makes its target present; a timer sets itself up again."""
@@ -208,12 +258,18 @@ class Interpreter:
         if event.target.startswith("#"):
             self.write(self.delayed[int(event.target[1:])][1], event.value)
             return
+        if any(event.target in self.resolve(self.instances[0], (None, port.name)) for port in self.main_ports()):
+            self.write(event.target, event.value, event.intended)
+            return
         self.appear(event.target)
         if event.value is not None:
             self.value[event.target] = event.value
         timer = self.timer_at(event.target)
         if timer is not None and timer.period > 0:
             self.events.append(Event((self.now[0] + timer.period, 0), event.target, None, event.mode))
+
+    def main_ports(self) -> list[s.Port]:
+        return self.instances[0].spec.ports
 
     def timer_at(self, path: str) -> s.Timer | None:
         reactor, _, name = path.rpartition(".")
@@ -225,13 +281,18 @@ class Interpreter:
             if any(path in self.resolve(running.instance, ref) for ref in running.spec.triggers):
                 self.queue.append(number)
 
-    def write(self, port: str, value: Any) -> None:
-        """A port takes a value; all that it is directly connected to show it."""
+    def write(self, port: str, value: Any, intended: Tag | None = None) -> None:
+        """A port takes a value; all that it is directly connected to show it, and how late it is."""
         self.store(port, value)
         self.appear(port)
+        if intended is not None:
+            self.note_late(port, intended)
         for source, sink, mode in self.direct:
             if source == port and self.active(mode):
-                self.write(sink, value)
+                self.write(sink, value, intended)
+
+    def note_late(self, port: str, intended: Tag) -> None:
+        self.late[port] = intended
 
     def store(self, port: str, value: Any) -> None:
         self.value[port] = value
@@ -252,19 +313,34 @@ class Interpreter:
             return
         instance = running.instance
         reads = [path for ref in running.spec.triggers + running.spec.uses for path in self.resolve(instance, ref)]
-        result = s.fold(running.spec.salt, [(path in self.present, self.value.get(path)) for path in reads])
+        late = [self.late[path] for path in reads if path in self.late]
+        handled = self.handles_late(running, late)
+        salt = running.spec.salt + (s.LATE_SALT if handled else 0)
+        result = s.fold(salt, [(path in self.present, self.value.get(path)) for path in reads])
+        if handled:
+            result = s.fold_late(result, late)
         instance.count += 1
         written: list[tuple[str, Any]] = []
-        self.trace.append((self.now, instance.path, running.spec.name, written))
+        self.trace.append((self.now, instance.path, running.spec.name + (" [late]" if handled else ""), written))
         instance.runs += 1
         for op in running.spec.ops:
             if instance.count % op.every == 0 and instance.runs <= s.RUNS_MAX:
                 self.carry_out(running, op, (result + instance.count) % 100_003, written)
 
+    def handles_late(self, running: Running, late: list[Tag]) -> bool:
+        """Whether the handler runs instead; what is late and not handled is counted."""
+        handled = bool(late) and running.spec.on_late
+        self.late_handled += handled
+        self.late_unhandled += bool(late) and not handled
+        return handled
+
     def carry_out(self, running: Running, op: s.Op, value: int, written: list[tuple[str, Any]]) -> None:
         instance = running.instance
         if op.kind == "enter":
             self.requests[instance.path] = (int(op.ref[1][1:]), op.history)
+            return
+        if op.kind == "pass":
+            self.physical += op.delay
             return
         paths = self.resolve(instance, op.ref)
         path = paths[instance.count % len(paths)]
@@ -275,9 +351,9 @@ class Interpreter:
             self.schedule(instance, op.ref[1], path, value, op.delay)
 
     def clean_up(self) -> None:
-        for number, (source, _, after, mode) in enumerate(self.delayed):
+        for number, (source, _, after, mode, physical) in enumerate(self.delayed):
             if source in self.present and self.active(mode):
-                tag = self.delay(self.now, after)
+                tag = self.physical_tag(after) if physical else self.delay(self.now, after)
                 while any(event.tag == tag and event.target == f"#{number}" for event in self.events):
                     tag = (tag[0], tag[1] + 1)
                 if tag <= self.stop:
@@ -285,8 +361,14 @@ class Interpreter:
         self.forget_presence()
         self.change_modes()
 
+    def physical_tag(self, after: int) -> Tag:
+        """The present of the physical clock and the delay, but always later than the current tag."""
+        tag = (self.physical + after, 0)
+        return tag if tag[0] > self.now[0] else self.delay(self.now, 0)
+
     def forget_presence(self) -> None:
         self.present.clear()
+        self.late.clear()
 
     def shut_down(self) -> None:
         for instance in self.instances:

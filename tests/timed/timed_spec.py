@@ -49,7 +49,7 @@ class Signal:
 
 @dataclass
 class Op:
-    kind: str  # set, schedule, enter
+    kind: str  # set, schedule, enter, pass (the reaction takes so long that the physical clock goes on by `delay`)
     ref: Ref
     every: int = 1
     delay: int = 0
@@ -65,6 +65,7 @@ class Reaction:
     deadline: int | None = None
     mode: int | None = None
     salt: int = 1
+    on_late: bool = False  # has a handler of late inputs
 
 
 @dataclass
@@ -82,6 +83,28 @@ class Connection:
     after: int | None = None
     broadcast: bool = False
     mode: int | None = None
+    physical: bool = False
+    across_sources: bool = False  # interleaved: the first port of every member of a bank, then the second, ...
+    across_sinks: bool = False
+
+
+@dataclass
+class Arrival:
+    """A value that somebody injects into an input of the main reactor when so many tags are complete."""
+
+    complete: int
+    port: str
+    index: int
+    tag: tuple[int, int]
+    value: int
+
+
+@dataclass
+class World:
+    """What is around a program: whether physical time is waited for, and what comes from outside."""
+
+    fast: bool = True
+    arrivals: list[Arrival] = field(default_factory=list)
 
 
 @dataclass
@@ -102,4 +125,15 @@ def fold(salt: int, reads: list[tuple[bool, Any]]) -> int:
     number = salt
     for present, value in reads:
         number = (number * 31 + (3 if present else 5) + (value or 0)) % 100_003
+    return number
+
+
+# What a handler of late inputs adds to its reaction's salt.
+LATE_SALT = 50
+
+
+def fold_late(number: int, intended: list[tuple[int, int]]) -> int:
+    """The same for a handler of late inputs, which knows the tags that were intended, too."""
+    for time, microstep in intended:
+        number = (number * 31 + time * 7 + microstep) % 100_003
     return number

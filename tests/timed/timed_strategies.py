@@ -1,4 +1,5 @@
-"""Random programs: trees with ports, banks, delays, actions of every policy, deadlines and modes inside modes."""
+"""Random programs: trees with ports, banks, delays, actions of every policy, deadlines and modes inside modes; connections
+that are interleaved, delayed or physical; and worlds around them in which time is waited for and inputs arrive late."""
 
 from __future__ import annotations
 
@@ -16,10 +17,9 @@ def reactors(draw: st.DrawFn, depth: int, main: bool = False) -> s.Reactor:
     reactor = s.Reactor()
     reactor.modes = draw(st.sampled_from([0, 0, 2, 3]))
     modes = st.sampled_from([None, *range(reactor.modes)])
-    if not main:
-        for name, is_input, least in (("i0", True, 1), ("i1", True, 0), ("o0", False, 1), ("o1", False, 0)):
-            if draw(st.integers(least, 1)):
-                reactor.ports.append(s.Port(name, is_input, draw(WIDTHS)))
+    for name, is_input, least in (("i0", True, 1), ("i1", True, 0), ("o0", False, 1), ("o1", False, 0)):
+        if (is_input or not main) and draw(st.integers(least, 1)):
+            reactor.ports.append(s.Port(name, is_input, draw(WIDTHS)))
     for index in range(draw(st.integers(1 if main else 0, 2))):
         reactor.timers.append(
             s.Timer(f"t{index}", draw(st.integers(0, 3)), draw(st.sampled_from([0, 1, 1, 2, 3])), draw(modes))
@@ -70,6 +70,7 @@ def _add_reactions(draw: st.DrawFn, reactor: s.Reactor, modes: st.SearchStrategy
         return
     targets = [("set", ref) for ref in _writable(reactor)]
     targets += [("schedule", (None, action.name)) for action in reactor.actions] * 2
+    targets.append(("pass", (None, "")))
     targets += [("enter", (None, f"m{index}")) for index in range(reactor.modes)]
     for index in range(draw(st.integers(1, 3))):
         reaction = s.Reaction(
@@ -78,9 +79,10 @@ def _add_reactions(draw: st.DrawFn, reactor: s.Reactor, modes: st.SearchStrategy
         reaction.uses = draw(st.lists(st.sampled_from(readable), max_size=1))
         reaction.salt = index + 1
         reaction.mode = draw(modes)
+        reaction.on_late = draw(st.sampled_from([False, False, True]))
         # So large that a fast run never misses one: deadlines only order.
         reaction.deadline = draw(st.sampled_from([None, None, None, 100_000, 200_000]))
-        for kind, ref in draw(st.lists(st.sampled_from(targets), min_size=1, max_size=4)) if targets else []:
+        for kind, ref in draw(st.lists(st.sampled_from(targets), min_size=1, max_size=4)):
             reaction.ops.append(s.Op(kind, ref, draw(st.sampled_from([1, 1, 2, 3])), draw(DELAYS), draw(st.booleans())))
             written.add(ref)
         reactor.reactions.append(reaction)
@@ -107,7 +109,27 @@ def _add_connections(draw: st.DrawFn, reactor: s.Reactor) -> None:
             source = draw(st.sampled_from(fitting))
             backwards = source[0] is not None and sink[0] is not None and source[0] >= sink[0]
             after = draw(st.sampled_from([None, 0, 1, 2] if not backwards else [0, 0, 1, 1, 1, 2, 5, None]))
-            reactor.connections.append(s.Connection([source], [sink], after, True, mode))
+            connection = s.Connection([source], [sink], after, True, mode)
+            connection.physical = draw(st.sampled_from([False, False, True]))
+            connection.across_sources, connection.across_sinks = draw(st.booleans()), draw(st.booleans())
+            reactor.connections.append(connection)
+
+
+@st.composite
+def _arrivals(draw: st.DrawFn, ports: list[s.Port]) -> s.Arrival:
+    port = draw(st.sampled_from(ports))
+    index = draw(st.integers(0, (port.width or 1) - 1))
+    tag = (draw(st.sampled_from([0, 0, 1, 2, 3, 5, 8])), draw(st.sampled_from([0, 0, 1, 2])))
+    return s.Arrival(draw(st.sampled_from([0, 1, 1, 2, 3, 4, 5, 8])), port.name, index, tag, draw(st.integers(1, 9)))
+
+
+@st.composite
+def programs_in_worlds(draw: st.DrawFn) -> tuple[s.Reactor, s.World]:
+    """A program and what is around it. Inputs arrive after so many tags, whether theirs has passed or not."""
+    program = draw(programs)
+    world = s.World(draw(st.booleans()))
+    world.arrivals = draw(st.lists(_arrivals(program.ports), max_size=6))
+    return program, world
 
 
 programs = reactors(2, main=True)

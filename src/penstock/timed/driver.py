@@ -2,13 +2,15 @@
 
 The scheduler never blocks; it says "busy", "wait until" or "idle". Here that becomes deferred work, a timer of the loop,
 or nothing; and whatever arrives meanwhile wakes it within a turn. Events of other threads come through the loop's inbox
-into one lane, both bounded and counted. This file must not know reactors or plans.
+into one lane, both bounded and counted; what they trigger runs in the turn that takes the last of them from the lane. This
+file must not know reactors or plans.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from penstock.core.handle import Timer
@@ -76,12 +78,16 @@ class Driver:
         action, value, delay_ns, at_ns = arrival
         if action.gate is not None:
             action.gate.arrived()
-        try:
+        # It is looked at below: nothing needs to be woken by the scheduler itself.
+        self.scheduler.note_sleeping(False)
+        # A refusal is counted by the action (`rejected`); the thread that posted it has long gone on.
+        with suppress(Overflow):
             action.arrive(value, delay_ns, at_ns)
-        except Overflow:
-            # Counted by the action (`rejected`); the thread that posted it has long gone on.
-            return
-        self.wake()
+        if self._due or self._lane:
+            self.wake()
+        else:
+            # The last of its batch, and nothing is deferred: at once, since deferred work had its turn before the lanes.
+            self._pump()
 
     def _pump(self) -> None:
         """One share of work."""

@@ -70,7 +70,8 @@ class Trace:
     def perfetto(self) -> dict[str, Any]:
         """The trace as Chrome trace events, which https://ui.perfetto.dev opens. Reactors are threads.
 
-        Time in the picture is logical; what runs at one tag is drawn side by side, a nanosecond each, in its order.
+        Time in the picture is logical; what runs at one tag is drawn side by side, a nanosecond each, in its order. Nothing
+        is drawn over something else: where tags are closer than that, the later ones are moved on.
         """
         threads = {
             path: number for number, path in enumerate(dict.fromkeys(entry.reactor for entry in self._entries), 1)
@@ -79,17 +80,17 @@ class Trace:
             {"name": "thread_name", "ph": "M", "pid": 1, "tid": number, "args": {"name": path}}
             for path, number in threads.items()
         ]
-        time_ns, place = -1, 0
+        at_ns = -1
         for entry in self._entries:
-            place = place + 1 if entry.tag.time_ns == time_ns else 0
-            time_ns = entry.tag.time_ns
+            at_ns = max(at_ns + 1, entry.tag.time_ns)
             events.append(
                 {
                     "name": f"{entry.reaction} [{entry.how}]" if entry.how else entry.reaction,
                     "ph": "X",
                     "pid": 1,
                     "tid": threads[entry.reactor],
-                    "ts": (time_ns + place) / 1_000,
+                    "cat": entry.how or "reaction",
+                    "ts": at_ns / 1_000,
                     "dur": 0.001,
                     "args": {
                         "tag": list(entry.tag),
