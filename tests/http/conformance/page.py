@@ -19,10 +19,10 @@ What the HTTP server is held to, rule by rule: {rules} rules, {cases} cases. Sec
 
 Each case that is bytes is sent to a running server whole, byte by byte and, where it is short enough, with small limits;
 cases about answers and ends through TLS as well, those for a program with its content in pieces and in a file, and some
-of every kind cut in two at every place. The answers must be the same. Behind each stands one more request, in the same send: a connection that goes on must answer it as a request of
-its own, and one that ends ("end" below) must not have looked at it. In brackets: the status that must come back, for
-several requests that of each. Cases without brackets take more than bytes: time (a clock of their own), files, resets, a
-program; each has its own checks.
+of every kind cut in two at every place. The answers must be the same. Behind each stands one more request, in the same
+send: a connection that goes on must answer it as a request of its own, and one that ends ("end" below) must not have
+looked at it. In brackets: the status that must come back, for several requests that of each. Cases without brackets take
+more than bytes: time (a clock of their own), files, resets, a program; each has its own checks.
 
 Run them: `make test ARGS=tests/http/conformance`.
 """
