@@ -11,7 +11,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from penstock.http.connection import diagram
-from penstock.http.options import DEFAULT, RANGES, TIMES, TRUST, HttpOptions
+from penstock.http.options import DEFAULT, RANGES, TIMES, HttpOptions
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -36,13 +36,8 @@ MEANING = {
     "max_connections_per_address": "connections of one address",
     "max_requests_in_work": "requests that the handler has at a time",
     "max_requests_queued": "requests that wait for the handler; more: 503",
-<<<<<<< HEAD
-    "trusted": "addresses and networks whose PROXY headers and Forwarded fields are believed",
-    "proxy_protocol": "whether trusted peers begin with a PROXY header",
-=======
     "trusted": "addresses and networks whose word counts about where a request comes from",
     "proxy_protocol": "connections of trusted peers begin with a PROXY header",
->>>>>>> 03d86dc6a59b024d37ab3443d6ed14969e29c33f
 }
 
 
@@ -60,26 +55,12 @@ def options_table() -> str:
     """Return the options as a table."""
     rows = ["| option | default | from | to | what |", "|---|---|---|---|---|"]
     for option in fields(HttpOptions):
-<<<<<<< HEAD
-        if option.name in TRUST:
-            default = "no" if getattr(DEFAULT, option.name) is False else "none"
-            rows.append(f"| `{option.name}` | {default} | | | {MEANING[option.name]} |")
-            continue
-        default = _number(getattr(DEFAULT, option.name))
-        if option.name in TIMES:
-            unit = " s" if default != "not limited" else ""
-            rows.append(f"| `{option.name}` | {default}{unit} | | | {MEANING[option.name]} |")
-        else:
-            least, most = RANGES[option.name]
-            rows.append(f"| `{option.name}` | {default} | {least:,} | {most:,} | {MEANING[option.name]} |")
-=======
         default = _shown(getattr(DEFAULT, option.name))
         if option.name in TIMES and default != "not limited":
             default += " s"
         bounds = RANGES.get(option.name)
         limits = f"{bounds[0]:,} | {bounds[1]:,}" if bounds else " | "
         rows.append(f"| `{option.name}` | {default} | {limits} | {MEANING[option.name]} |")
->>>>>>> 03d86dc6a59b024d37ab3443d6ed14969e29c33f
     return "\n".join(rows)
 
 

@@ -14,7 +14,7 @@ from penstock import Reactor, limits
 from penstock.core.clock import ManualClock
 from penstock.errors import UsageError
 from penstock.http.exchange import Request
-from penstock.http.message import WAIT, FilePart, Response
+from penstock.http.message import WAIT, FilePart, Response, Wait
 from penstock.http.server import Server
 from tests.http.rig import Client, Served, get, post, serving
 from tests.net.rig import settle
@@ -503,13 +503,18 @@ def test_a_place_in_work_that_becomes_free_is_used_at_once(how: str) -> None:
         second.send(get("/second"))
         served.until(lambda: served.count("states")["queued"] == 1, "the second one to wait")
         if how == "answered in pieces":
-            asked[0].respond(Response(200, iter([b"a", WAIT])))
+            pieces_so_far: list[bytes | Wait] = [b"a", WAIT]
+            asked[0].respond(Response(200, iter(pieces_so_far)))
         elif how == "gone":
             first.close()
         else:
             Times(served, clock).pass_(2.1)
             assert not asked[0].respond(Response(200))
         served.until(lambda: len(asked) == 2, "the second request")
+
+
+def _asked(served: Served, count: int) -> bool:
+    return bool(served.count("requests") == count)
 
 
 @pytest.mark.parametrize("ends", [False, True])
@@ -519,7 +524,7 @@ def test_a_connection_that_is_refused_without_end_rests_for_a_slice_of_time(ends
     with serving(asked.append, clock=clock, max_requests_in_work=1, max_requests_queued=1, deadline=60) as served:
         for count in (1, 2):
             served.dial().send(get())
-            served.until(lambda count=count: served.count("requests") == count, "a request that holds a place")
+            served.until(partial(_asked, served, count), "a request that holds a place")
         flood = served.dial()
         flood.send(get() * 2500)
         if ends:
@@ -550,7 +555,7 @@ def test_connections_that_rest_may_end() -> None:
     ) as served:
         for count in (1, 2):
             served.dial().send(get())
-            served.until(lambda count=count: served.count("requests") == count, "a request that holds a place")
+            served.until(partial(_asked, served, count), "a request that holds a place")
         flood = served.dial()
         flood.send(get() * 2500)
         served.until(lambda: served.count("resting") == 1, "the rest")
