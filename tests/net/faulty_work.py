@@ -24,7 +24,6 @@ from penstock import Policy, Reactor
 from penstock.errors import PenstockError
 from penstock.net import Datagram, Descriptor, Listener, StreamOptions, connect
 
-
 PATIENCE_S = 60
 ROUNDS = 3
 OPENINGS = 60
@@ -98,7 +97,8 @@ class Work:
         caller = socket.socket()
         caller.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SMALL_BYTES)
         client = self.descriptor(caller)
-        source = self.things.enter_context(tempfile.TemporaryFile())
+        source = tempfile.TemporaryFile()  # noqa: SIM115 - open until everything is sent
+        self.things.callback(source.close)
         source.write(MUCH)
         source.flush()
         self.open += 4
@@ -120,7 +120,9 @@ class Work:
 
     def pipe(self) -> None:
         ends = os.pipe()
-        reader, writer = (self.descriptor(os.fdopen(end, "rb" if end == ends[0] else "wb", buffering=0)) for end in ends)
+        reader, writer = (
+            self.descriptor(os.fdopen(end, "rb" if end == ends[0] else "wb", buffering=0)) for end in ends
+        )
         self.open += 1
         self.read_all(reader, MUCH)
         writer.write(MUCH, self.done)
@@ -195,7 +197,9 @@ class Work:
                 assert got == MUCH
                 self.done()
 
-        stream = connect(self.reactor, listener.address, options=options, on_data=came)
+        address = listener.address
+        assert address is not None
+        stream = connect(self.reactor, address, options=options, on_data=came)
         self.things.callback(stream.close)
         stream.write((MUCH[:7], MUCH[7:]))
 
@@ -269,4 +273,4 @@ def main(what: str, poller: Any, mode: str, seed: int, per_mille: int, kinds: in
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:4], *map(int, sys.argv[4:]))
+    main(sys.argv[1], sys.argv[2], sys.argv[3], *map(int, sys.argv[4:]))

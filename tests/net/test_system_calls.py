@@ -37,7 +37,7 @@ LIBRARY = {
     *("strcpy", "strcat", "stpcpy", "getenv", "errno_location", "strerror", "sysconf"),
 }
 # What an object file has for its own loading, and for the sanitizers.
-OWN = re.compile(r"_*(Py|cxa|gmon_start|ITM|asan|ubsan|sanitizer|gcov|register_atfork|pthread|stack_chk_fail|fprintf|stderr)")
+OWN = re.compile(r"_*(Py|cxa|gmon_start|ITM|asan|ubsan|sanitizer|gcov|register_atfork|pthread|stack_chk_fail)")
 EXEMPT = TELLS | CLOSES | FILES | LIBRARY
 
 # What the interpreter calls for a function of os, socket or select, or for a method of a socket. None: nothing.
