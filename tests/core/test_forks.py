@@ -1,4 +1,7 @@
-"""Random operations, a fork in the middle of them, and more: in each process every callback is called exactly once."""
+"""Random operations with forks in the middle of them: in each process every callback is called exactly once.
+
+After a fork parent and child both go on with the rest of the program, forks included, each with what waited before.
+"""
 
 from __future__ import annotations
 
@@ -18,23 +21,27 @@ from penstock.net import Descriptor
 from penstock.net.operations import operation_counters
 
 PAIRS = 3
+# Each doubles the number of processes.
+FORKS_MAX = 2
 ACTIONS = st.tuples(
     st.sampled_from(("read", "write", "wait", "cancel", "cancel key", "close", "open", "turn")),
     st.integers(0, 2 * PAIRS - 1),
 )
+PROGRAMS = st.lists(st.lists(ACTIONS, max_size=20), min_size=2, max_size=1 + FORKS_MAX)
 
 
 class Life:
     """Some descriptors, what was started at them, and what was told."""
 
-    def __init__(self, reactor: Reactor) -> None:
+    def __init__(self, reactor: Reactor, edge: bool) -> None:
         self.reactor = reactor
+        self.edge = edge
         self.started = 0
         self.told: Counter[int] = Counter()
         self.wrong: list[object] = []
         self.ends: list[Descriptor] = []
         for _ in range(PAIRS):
-            self.ends += [Descriptor(reactor, end) for end in socket.socketpair()]
+            self.ends += [Descriptor(reactor, end, edge=edge) for end in socket.socketpair()]
 
     def callback(self) -> Callable[[Any, Any], None]:
         number = self.started
@@ -66,7 +73,7 @@ class Life:
             self.ends[index].close()
             self.ends[index ^ 1].close()
             for place, fresh in zip((index, index ^ 1), socket.socketpair(), strict=True):
-                self.ends[place] = Descriptor(self.reactor, fresh)
+                self.ends[place] = Descriptor(self.reactor, fresh, edge=self.edge)
         else:
             self.reactor.run_once(0)
 
@@ -94,27 +101,42 @@ def in_a_child(work: Callable[[], bool]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-@pytest.mark.parametrize("poller", ["epoll", "select"])
+def live(life: Life, program: list[list[tuple[str, int]]]) -> bool:
+    """Do the first part, fork, and do the rest in both processes; say whether all of it went well in all of them."""
+    first, *rest = program
+    for what, index in first:
+        life.act(what, index)
+    if not rest:
+        return life.finish()
+
+    def grow_up() -> bool:
+        life.reactor.after_fork()
+        return live(life, rest)
+
+    return in_a_child(grow_up) == 0 and live(life, rest)
+
+
+@pytest.mark.parametrize(("poller", "edge"), [("epoll", True), ("epoll", False), ("select", False)])
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
-@given(
-    before=st.lists(ACTIONS, max_size=25), child=st.lists(ACTIONS, max_size=15), after=st.lists(ACTIONS, max_size=15)
-)
-def test_every_callback_is_called_once_in_both_processes(
-    poller: str, before: list[tuple[str, int]], child: list[tuple[str, int]], after: list[tuple[str, int]]
+@given(program=PROGRAMS)
+def test_every_callback_is_called_once_in_each_process(
+    poller: str, edge: bool, program: list[list[tuple[str, int]]]
 ) -> None:
     with Reactor(poller) as reactor:
-        life = Life(reactor)
-        for what, index in before:
-            life.act(what, index)
+        assert live(Life(reactor, edge), program)
 
-        def grow_up() -> bool:
-            reactor.after_fork()
-            for what, index in child:
-                life.act(what, index)
-            return life.finish()
 
-        assert in_a_child(grow_up) == 0
-        for what, index in after:
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+@pytest.mark.parametrize("poller", ["epoll", "select"])
+def test_forks_with_something_waiting_in_every_queue(poller: str) -> None:
+    """What the random programs are about: reads, a write and a wait that wait in three generations."""
+    with Reactor(poller) as reactor:
+        life = Life(reactor, poller == "epoll")
+        begin = [(what, index) for index in range(2 * PAIRS) for what in ("wait", "read", "read")]
+        begin += [("write", 0) for _ in range(8)]
+        for what, index in begin:
             life.act(what, index)
-        assert life.finish()
+        reactor.run_once(0)
+        assert operation_counters(reactor)["waiting"] > 2 * PAIRS
+        assert live(life, [[], [("cancel key", 1), ("turn", 0)], [("open", 2), ("read", 2), ("turn", 0)]])

@@ -15,7 +15,7 @@ from typing import Any
 from penstock import Reactor
 from penstock.net import Listener, Stream, StreamOptions, counters
 
-KINDS = ("interrupt", "block", "short", "reset", "starve", "poll")
+KINDS = ("interrupt", "block", "short", "reset", "starve", "poll", "refuse")
 
 
 def serve(mode: Any, seed: int, per_mille: int, kinds: int) -> None:

@@ -257,7 +257,7 @@ def perform_write(operation: cython.pointer[OperationC], fd: cython.int) -> cyth
 @cython.nogil
 @cython.exceptval(check=False)
 def _look(fd: cython.int, wanted: uint32_t) -> cython.int:
-    """What poll(2) says now, without waiting."""
+    """What poll(2) says now, without waiting; -errno if it fails, for no edge would follow."""
     look: pollfd
     look.fd = fd
     look.revents = 0
@@ -268,7 +268,9 @@ def _look(fd: cython.int, wanted: uint32_t) -> cython.int:
         look.events |= POLLOUT
     if wanted & PRIORITY:
         look.events |= POLLPRI
-    poll(cython.address(look), 1, 0)
+    while poll(cython.address(look), 1, 0) < 0:
+        if errno != EINTR:
+            return -errno
     return look.revents
 
 
@@ -278,6 +280,8 @@ def _look(fd: cython.int, wanted: uint32_t) -> cython.int:
 def perform_wait(operation: cython.pointer[OperationC], fd: cython.int) -> cython.int:
     """Is it ready? An error or a hang-up ends any wait."""
     seen: cython.int = _look(fd, operation.wanted)
+    if seen < 0:
+        return _failed(operation, -seen)
     if seen & POLLNVAL:
         return _failed(operation, EBADF)
     return PERFORM_DONE if seen else PERFORM_BLOCKED

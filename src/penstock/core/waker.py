@@ -9,7 +9,15 @@ import os
 
 import cython
 from cython.cimports.libc.stdint import uint64_t
-from cython.cimports.penstock.core.system import close, platform_pipe_open, platform_waker_open, read, write
+from cython.cimports.penstock.core.system import (
+    EINTR,
+    close,
+    errno,
+    platform_pipe_open,
+    platform_waker_open,
+    read,
+    write,
+)
 from cython.cimports.penstock.core.types import WakerC
 
 
@@ -37,8 +45,9 @@ def waker_wake(waker: cython.pointer[WakerC]) -> cython.void:
     """Make the descriptor readable. From any thread. A full pipe is readable already: that is no failure."""
     one: uint64_t = 1
     waker.wakes += 1
-    if write(waker.write_fd, cython.address(one), cython.sizeof(one)) < 0:
-        return
+    while write(waker.write_fd, cython.address(one), cython.sizeof(one)) < 0 and errno == EINTR:
+        # Not a failure either, but nobody would be woken.
+        pass
 
 
 @cython.cfunc

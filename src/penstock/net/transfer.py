@@ -3,7 +3,8 @@
 
 A stream is registered once. Level-triggered (the default), it is interested in reading until data waits that nobody
 wants, and in writing only from a short send until its buffer is empty: while nothing blocks, it makes no epoll_ctl.
-Edge triggered, its interest never changes; it reads until that would block, and remembers what it left.
+Edge triggered, its interest never changes; it reads and sends until that would block, and remembers what it left: no
+edge follows a call that moved less than it could.
 
 One receive per message: a receive that filled less than the room it was offered has emptied the socket, and a level
 triggered poller tells what comes later. What was received stays in the loop's pool until Python's half of the turn
@@ -297,6 +298,17 @@ def stream_sent(stream: cython.pointer[StreamC], size: cython.size_t) -> cython.
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
+def _size_of(pieces: cython.pointer[iovec], count: cython.int) -> cython.size_t:
+    size: cython.size_t = 0
+    index: cython.int
+    for index in range(count):
+        size += pieces[index].iov_len
+    return size
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
 def stream_send(
     stream: cython.pointer[StreamC], pieces: cython.pointer[iovec], count: cython.int, flags: cython.int
 ) -> cython.Py_ssize_t:
@@ -318,6 +330,9 @@ def stream_send(
                 sent = -errno
     if sent > 0:
         stream_sent(stream, sent)
+        if stream.edge and cython.cast(cython.size_t, sent) < _size_of(pieces, count):
+            # Whether the next one would block is only known from trying: no edge need follow.
+            stream_note(stream)
     elif sent in (-EAGAIN, -EWOULDBLOCK):
         return 0
     elif sent in (-ENOBUFS, -ENOMEM):
@@ -588,8 +603,11 @@ def _receive(stream: cython.pointer[StreamC], events: uint32_t) -> cython.int:
             stream.unread = False
         elif errno == EINTR:
             continue
-        elif errno in (EAGAIN, EWOULDBLOCK, ENOBUFS, ENOMEM):
+        elif errno in (EAGAIN, EWOULDBLOCK):
             stream.unread = False
+        elif errno in (ENOBUFS, ENOMEM):
+            # The system is short of memory: later. An edge-triggered poller would not say when.
+            stream.unread = stream.edge
         else:
             _fail(stream, errno)
         break
@@ -617,10 +635,12 @@ def stream_discard(stream: cython.pointer[StreamC]) -> cython.size_t:
     buffer: cython.char[4096]
     size: cython.size_t = 0
     got: cython.Py_ssize_t = 1
-    while got > 0 and size < stream.share_bytes:
+    while (got > 0 or errno == EINTR) and size < stream.share_bytes:
         got = recv(stream.fd, buffer, 4096, 0)
         if got > 0:
             size += got
+        elif got == 0:
+            break
     return size
 
 

@@ -31,6 +31,9 @@ def available() -> tuple[str, ...]:
             make().close()
         except Unsupported:
             continue
+        except OSError:
+            # It is there, and the process is short of descriptors now: no reason to take a lesser one for good.
+            pass
         names.append(name)
     return tuple(names)
 

@@ -12,6 +12,7 @@ from cython.cimports.libc.stdint import int64_t, uint32_t, uint64_t
 from cython.cimports.libc.stdlib import free, realloc
 from cython.cimports.penstock.core.system import (
     ENOMEM,
+    ENOSYS,
     PLATFORM_EPOLL_ADD,
     PLATFORM_EPOLL_DEL,
     PLATFORM_EPOLL_MOD,
@@ -155,8 +156,10 @@ class EpollPoller(Poller):
         self.name = "epoll"
         self.epoll.coarse = coarse
         fd: cython.int = platform_epoll_create()
-        if fd < 0:
+        if fd == -ENOSYS:
             raise Unsupported(f"this system has no epoll ({os.strerror(-fd)}); use poller='select'")
+        if fd < 0:
+            raise OSError(-fd, f"poller 'epoll' cannot be opened: {os.strerror(-fd)}")
         self.epoll.fd = fd
 
     def __dealloc__(self):

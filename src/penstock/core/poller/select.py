@@ -11,6 +11,7 @@ from cython.cimports.libc.stdint import int64_t, uint32_t, uint64_t
 from cython.cimports.penstock.core.system import (
     EBADF,
     EEXIST,
+    EINTR,
     EINVAL,
     ENOENT,
     ENOTSUP,
@@ -162,7 +163,9 @@ def _classify(
     """Ask poll(2) what exactly the descriptors that select found are ready for."""
     index: cython.int
     found: cython.int = 0
-    poll(fds, count, 0)
+    while poll(fds, count, 0) < 0:
+        if errno != EINTR:
+            return -errno
     for index in range(count):
         events: uint32_t = 0
         if fds[index].revents & POLLIN:
