@@ -30,10 +30,13 @@ for library in libasan.so libubsan.so libstdc++.so; do
   preload="$preload $path"
 done
 
-export ASAN_OPTIONS=detect_leaks=0:abort_on_error=0:allocator_may_return_null=1
-export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
+# What a sanitizer has to say ends the process in the middle of a test, whose output pytest holds: it goes into files.
+reports=$(mktemp -d)
+trap 'cat "$reports"/* >&2 2>/dev/null || true; rm -rf "$reports"' EXIT
+export ASAN_OPTIONS=detect_leaks=0:abort_on_error=0:allocator_may_return_null=1:log_path=$reports/address
+export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1:log_path=$reports/behaviour
 export PYTHONMALLOC=malloc
 export HYPOTHESIS_PROFILE=${HYPOTHESIS_PROFILE:-sanitized}
 export PENSTOCK_SANITIZED=1
 export PATH=$PWD/$venv/bin:$PATH
-LD_PRELOAD=${preload# } exec "$venv/bin/python" -m pytest "$@"
+LD_PRELOAD=${preload# } "$venv/bin/python" -m pytest "$@"

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock import Reactor
+from penstock.core.clock import ManualClock
 from penstock.http.options import HttpOptions
 from penstock.http.server import Handler, Server
 from tests.net.rig import PATIENCE_S, turn_until
@@ -215,10 +216,14 @@ class Served:
 def serving(
     handler: Handler | None = None, *, files: str | os.PathLike[str] | None = None, clock: Any = None, **more: Any
 ) -> Iterator[Served]:
-    """A server on loopback; options of `HttpOptions` are taken from the rest of the arguments."""
+    """A server on loopback; options of `HttpOptions` are taken from the rest of the arguments.
+
+    Its time stands still unless a test moves it or gives another clock: on a slow machine requests would grow old, and be
+    refused.
+    """
     names = set(HttpOptions.__dataclass_fields__)
     options = HttpOptions(**{name: more.pop(name) for name in list(more) if name in names})
-    with Reactor(clock=clock) as reactor:
+    with Reactor(clock=ManualClock() if clock is None else clock) as reactor:
         served = Served(Server(handler, reactor=reactor, port=0, files=files, options=options, **more), reactor)
         try:
             yield served

@@ -64,7 +64,7 @@ def test_pipelined_requests_are_answered_in_order(count: int) -> None:
 
 def test_every_place_to_cut_a_request_gives_the_same_answer() -> None:
     asked = post("/p?q=1", b"some content", "X-Field: value", "Accept: */*")
-    with serving(echo) as served:
+    with serving(echo, header_timeout=3600, body_timeout=3600) as served:
         client = served.dial()
         for cut in range(1, len(asked)):
             client.send(asked[:cut])

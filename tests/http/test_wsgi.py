@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
 import threading
@@ -14,6 +15,7 @@ import pytest
 
 from penstock import Reactor
 from penstock.errors import UsageError
+from penstock.http import Request, Response
 from penstock.http.options import HttpOptions
 from penstock.http.server import Server
 from penstock.http.wsgi import WsgiHandler
@@ -272,3 +274,32 @@ def test_errors_of_use_are_told() -> None:
             WsgiHandler("app", reactor)  # type: ignore[arg-type]
         with pytest.raises(UsageError, match="threads"):
             WsgiHandler(hello, reactor, threads=0)
+
+
+def test_requests_that_only_the_collector_finds_leave_nothing() -> None:
+    """A program that keeps requests keeps its server in a circle, whose parts end in any order."""
+
+    class Program:
+        def __init__(self) -> None:
+            self.kept: list[Request] = []
+            self.me = self
+
+        def __call__(self, request: Request) -> Response:
+            self.kept.append(request)
+            return Response(200)
+
+    for _ in range(20):
+        reactor = Reactor()
+        program = Program()
+        server = Server(program, reactor=reactor, port=0)
+        served = Served(server, reactor)
+        client = served.dial()
+        for _ in range(3):
+            client.ask(get())
+        client.close()
+        served.until(lambda server=server: server.engine.open == 0, "the end")  # type: ignore[misc]
+        server.close()
+        reactor.close()
+        program.kept[0].context = (server, reactor, program)
+        del served, client, server, reactor, program
+        gc.collect()

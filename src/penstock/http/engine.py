@@ -223,6 +223,7 @@ class Engine(Answering):
         self.work = self._work
         c: cython.pointer[EngineC] = cython.address(self.c)
         c.loop = cython.address(loop.c)
+        c.thread = loop.c.owner
         c.files = cython.NULL if files is None else files_of(files)
         c.log = cython.NULL if log is None else log_of(log)
         c.admission = admission_of(admission)
@@ -557,8 +558,7 @@ class Engine(Answering):
         numbers = []
         conn: cython.pointer[HttpC] = self.c.first
         while conn != cython.NULL:
-            if conn.stream.fd >= 0:
-                numbers.append(conn.stream.fd)
+            numbers.append(conn.stream.fd)
             conn = conn.next
         return numbers
 

@@ -203,7 +203,7 @@ class Request:
     def __dealloc__(self):
         if self.c != cython.NULL:
             self.c.object = cython.NULL
-            if PyThread_get_thread_ident() == self.c.engine.loop.owner:
+            if PyThread_get_thread_ident() == self.c.engine.thread:
                 exchange_free(self.c)
             else:
                 # A thread that worked for the program was the last to know it; the free list is the loop's own.

@@ -648,6 +648,7 @@ ctypedef void (*tls_gone_t)(HttpC* conn) noexcept
 
 cdef struct EngineC:
     LoopC* loop
+    unsigned long thread    # the loop's; it may be asked for when the loop is gone
     PyObject* owner         # borrowed: the object that this structure lives in
     FilesC* files           # NULL: none
     LogC* log               # NULL: none
