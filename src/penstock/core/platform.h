@@ -53,6 +53,8 @@
 #endif
 
 #define PLATFORM_NS_PER_S 1000000000LL
+/* Seconds whose nanoseconds fit into 64 bits, with room for those that are added. */
+#define PLATFORM_FILE_TIME_MAX_S 9000000000LL
 #define PLATFORM_NS_PER_MS 1000000LL
 /* The probes are always on. Only `-Dprobes=false` leaves them out, so that their cost can be measured. */
 #ifndef PENSTOCK_PROBES
@@ -203,7 +205,11 @@ static inline void platform_about_from(const struct stat *from, struct platform_
     about->device = (uint64_t)from->st_dev;
     about->inode = (uint64_t)from->st_ino;
     about->size = (int64_t)from->st_size;
-    about->modified_ns = (int64_t)modified->tv_sec * PLATFORM_NS_PER_S + modified->tv_nsec;
+    /* A file may say that it is of the year 2446; nanoseconds in 64 bits end in 2262. */
+    int64_t seconds = (int64_t)modified->tv_sec;
+    if (seconds > PLATFORM_FILE_TIME_MAX_S) seconds = PLATFORM_FILE_TIME_MAX_S;
+    if (seconds < -PLATFORM_FILE_TIME_MAX_S) seconds = -PLATFORM_FILE_TIME_MAX_S;
+    about->modified_ns = seconds * PLATFORM_NS_PER_S + modified->tv_nsec;
 }
 
 static inline int platform_about_file(int fd, struct platform_about *about) {
