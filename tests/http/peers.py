@@ -241,6 +241,16 @@ MORE_LENIENT = [
         lambda sight: sight.line.split(b" ")[0] not in (b"GET", b"HEAD", b"POST", b"PUT", b"OPTIONS", b"CONNECT"),
     ),
     Difference(
+        "httptools takes the method PRI for the beginning of HTTP/2, whatever follows it",
+        "HTTP/2 Connection Preface",
+        lambda sight: sight.line.startswith(b"PRI "),
+    ),
+    Difference(
+        "RFC 9110 5.5: white space behind a value is no part of it; httptools does not know a coding before a tab",
+        "Transfer-Encoding",
+        lambda sight: re.search(rb"(?im)^transfer-encoding:[^\r\n]*\t[ \t]*\r$", sight.data),
+    ),
+    Difference(
         "RFC 9110 2.5: a higher minor version is treated as the highest that is known",
         "version",
         lambda sight: re.search(rb"HTTP/1\.[2-9]\Z", sight.line),

@@ -52,6 +52,8 @@ def test_every_difference_is_one() -> None:
         CHUNKED + b"5;:\r\nhello\r\n0\r\n\r\n",
         CHUNKED + b"5;a\0\r\nhello\r\n0\r\n\r\n",
         CHUNKED + b"0\r\nA: \x01\r\n\r\n",
+        b"PRI / HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\t\r\n\r\n0\r\n\r\n",
     ]
     found = set()
     for data in [case.data + content for case in CASES for content in CONTENT] + more:
