@@ -32,7 +32,7 @@ from cython.cimports.penstock.http.admission import (
 )
 from cython.cimports.penstock.http.answering import Answering
 from cython.cimports.penstock.http.arrival import arrival_begin, arrival_bytes, arrival_over
-from cython.cimports.penstock.http.exchange import Request, exchange_close, exchange_free, request_for
+from cython.cimports.penstock.http.exchange import Request, exchange_close, exchange_free, exchange_open, request_for
 from cython.cimports.penstock.http.feed import (
     feed_bytes,
     feed_data,
@@ -180,7 +180,7 @@ class Engine(Answering):
     def __cinit__(self, *args, **kwargs):
         memset(cython.address(self.c), 0, cython.sizeof(EngineC))
         self.c.owner = cython.cast(cython.pointer[PyObject], self)
-        if output_open(cython.address(self.c)) < 0:
+        if output_open(cython.address(self.c)) < 0 or exchange_open(cython.address(self.c)) < 0:
             raise MemoryError("no memory for the answers of a server")
 
     def __init__(
@@ -223,7 +223,6 @@ class Engine(Answering):
         self.work = self._work
         c: cython.pointer[EngineC] = cython.address(self.c)
         c.loop = cython.address(loop.c)
-        c.thread = loop.c.owner
         c.files = cython.NULL if files is None else files_of(files)
         c.log = cython.NULL if log is None else log_of(log)
         c.admission = admission_of(admission)

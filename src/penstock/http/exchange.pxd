@@ -6,12 +6,11 @@ from penstock.http.types cimport EngineC, HeadC, HttpC, RequestC, SpanC
 
 cdef RequestC* exchange_new(EngineC* engine, HttpC* conn, const HeadC* head, const char* bytes) noexcept nogil
 cdef void exchange_free(RequestC* request) noexcept nogil
+cdef int exchange_open(EngineC* engine) noexcept
 cdef void exchange_close(EngineC* engine) noexcept nogil
 cdef int exchange_keep(RequestC* request, const char* data, size_t size, uint64_t most) noexcept nogil
 cdef int exchange_spool(RequestC* request, const char* data, size_t size) noexcept nogil
 
-# Its record may point into the engine until the very end: a garbage collector must not take that away before.
-@cython.no_gc_clear
 @cython.final
 cdef class Request:
     cdef RequestC* c            # owned

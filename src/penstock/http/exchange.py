@@ -26,6 +26,7 @@ from cython.cimports.penstock.http.types import (
     FieldC,
     HeadC,
     HttpC,
+    RecordsC,
     RequestC,
     SpanC,
 )
@@ -47,10 +48,11 @@ def exchange_new(
     bytes: cython.p_const_char,
 ) -> cython.pointer[RequestC]:
     """A record of a request, with a copy of its head; NULL if there is no memory."""
-    request: cython.pointer[RequestC] = engine.free_requests
+    records: cython.pointer[RecordsC] = engine.records
+    request: cython.pointer[RequestC] = records.first
     if request != cython.NULL:
-        engine.free_requests = request.next
-        engine.requests_free -= 1
+        records.first = request.next
+        records.kept -= 1
     else:
         request = cython.cast(cython.pointer[RequestC], malloc(cython.sizeof(RequestC)))
         if request == cython.NULL:
@@ -65,11 +67,13 @@ def exchange_new(
     memcpy(cython.address(request.head), head, cython.sizeof(HeadC))
     request.size = head.size
     request.engine = engine
+    request.records = records
     request.conn = conn
     request.promised = -1
     request.spool = -1
     request.work.owner = request
-    atomic_add(cython.address(engine.requests_live), 1, ATOMIC_RELAXED)
+    atomic_add(cython.address(records.live), 1, ATOMIC_RELAXED)
+    atomic_add(cython.address(records.owners), 1, ATOMIC_RELAXED)
     return request
 
 
@@ -78,14 +82,15 @@ def exchange_new(
 @cython.exceptval(check=False)
 def exchange_free(request: cython.pointer[RequestC]) -> cython.void:
     """Give a record back; nobody may know it any more."""
-    engine: cython.pointer[EngineC] = request.engine
+    records: cython.pointer[RecordsC] = request.records
     _empty(request)
-    if engine.requests_free < KEPT:
-        request.next = engine.free_requests
-        engine.free_requests = request
-        engine.requests_free += 1
+    if not records.closed and records.kept < KEPT:
+        request.next = records.first
+        records.first = request
+        records.kept += 1
     else:
         free(request)
+    _disown(records)
 
 
 @cython.cfunc
@@ -97,20 +102,46 @@ def _empty(request: cython.pointer[RequestC]) -> cython.void:
     free(request.content)
     if request.spool >= 0:
         close(request.spool)
-    atomic_add(cython.address(request.engine.requests_live), -1, ATOMIC_RELAXED)
+    atomic_add(cython.address(request.records.live), -1, ATOMIC_RELAXED)
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _disown(records: cython.pointer[RecordsC]) -> cython.void:
+    if atomic_add(cython.address(records.owners), -1, ATOMIC_RELAXED) == 0:
+        free(records)
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def exchange_open(engine: cython.pointer[EngineC]) -> cython.int:
+    """Make the place for an engine's records; -1 if there is no memory."""
+    engine.records = cython.cast(cython.pointer[RecordsC], malloc(cython.sizeof(RecordsC)))
+    if engine.records == cython.NULL:
+        return -1
+    memset(engine.records, 0, cython.sizeof(RecordsC))
+    engine.records.owners = 1
+    engine.records.thread = PyThread_get_thread_ident()
+    return 0
 
 
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
 def exchange_close(engine: cython.pointer[EngineC]) -> cython.void:
-    """Give the kept records back."""
+    """The engine goes. Requests that a program still keeps, or a collector has yet to find, know nothing of it any more."""
+    records: cython.pointer[RecordsC] = engine.records
     request: cython.pointer[RequestC]
-    while engine.free_requests != cython.NULL:
-        request = engine.free_requests
-        engine.free_requests = request.next
+    if records == cython.NULL:
+        return
+    engine.records = cython.NULL
+    records.closed = True
+    while records.first != cython.NULL:
+        request = records.first
+        records.first = request.next
         free(request)
-    engine.requests_free = 0
+    _disown(records)
 
 
 @cython.cfunc
@@ -203,12 +234,15 @@ class Request:
     def __dealloc__(self):
         if self.c != cython.NULL:
             self.c.object = cython.NULL
-            if PyThread_get_thread_ident() == self.c.engine.thread:
+            # Not a word of the engine here: a collector may have taken it away before.
+            records: cython.pointer[RecordsC] = self.c.records
+            if PyThread_get_thread_ident() == records.thread:
                 exchange_free(self.c)
             else:
                 # A thread that worked for the program was the last to know it; the free list is the loop's own.
                 _empty(self.c)
                 free(self.c)
+                _disown(records)
 
     def _text(self, span: SpanC):
         return PyUnicode_DecodeLatin1(self.c.bytes + span.start, span.size, cython.NULL)

@@ -22,7 +22,7 @@ def tally(c: cython.pointer[EngineC]) -> dict:
         "connections": c.connections,
         "states": {STATES[index]: c.by_state[index] for index in range(STATE_COUNT)},
         "requests": c.requests,
-        "requests_live": c.requests_live,
+        "requests_live": c.records.live,
         "sources_live": c.sources_live,
         "given_up": c.given_up,
         "unasked": c.unasked,

@@ -558,11 +558,22 @@ cdef struct OutputC:        # the answers that one call makes; handed to the sys
 
 # ---- exchange.py -----------------------------------------------------------------------------------------------------
 
+cdef struct RequestC
+
+cdef struct RecordsC:       # the records of an engine's requests; it outlives the engine until the last of them is gone
+    int64_t owners          # atomic: the engine, and every request that lives
+    int64_t live            # atomic: other threads may be the last to know a request
+    unsigned long thread    # the loop's, to which the list belongs
+    bint closed             # the engine is gone
+    RequestC* first         # free ones
+    uint32_t kept
+
 cdef struct RequestC:       # a request that outlives the call that has received it
     WorkC work              # the first member: admission gives it back
     RequestC* next          # of the free ones
     HttpC* conn             # NULL: the connection is over
     HttpC* cut_from         # a connection that has given it up, and whose program is still to be told
+    RecordsC* records       # where it came from
     EngineC* engine
     PyObject* object        # Python's Request, borrowed; NULL: not made (yet)
     char* bytes             # of the head; `head` points into them
@@ -648,7 +659,6 @@ ctypedef void (*tls_gone_t)(HttpC* conn) noexcept
 
 cdef struct EngineC:
     LoopC* loop
-    unsigned long thread    # the loop's; it may be asked for when the loop is gone
     PyObject* owner         # borrowed: the object that this structure lives in
     FilesC* files           # NULL: none
     LogC* log               # NULL: none
@@ -697,9 +707,7 @@ cdef struct EngineC:
     HttpC* last_resting
     uint64_t rest_timer     # when they are looked at again; 0: none rests
     uint32_t by_state[STATE_COUNT]
-    RequestC* free_requests
-    int64_t requests_live   # atomic: other threads may be the last to know a request
-    uint32_t requests_free
+    RecordsC* records
     SourceC* free_sources
     SourceC* dead_sources   # with owners to be let go of
     uint32_t sources_free
