@@ -356,7 +356,8 @@ def test_a_waiting_thread_is_let_in_when_there_is_room() -> None:
     while len(main.got) < 3:
         loop.run_once(0.01)
     thread.join(GENEROUS_S)
-    assert (answers, main.got) == ([True], [1, 2, 3])
+    # Where the third one stands depends on how late its thread is let in.
+    assert (answers, main.got[0], sorted(main.got)) == ([True], 1, [1, 2, 3])
     assert environment.figures()["queues"]["main.arrival"]["blocked"] == 1
     loop.close()
 
