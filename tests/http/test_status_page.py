@@ -90,7 +90,11 @@ def look_at(url: str, folder: Path, reactor: Reactor, held: Held) -> None:
     root = ["--no-sandbox"] if os.geteuid() == 0 else []
     command = [str(BROWSER), "--headless=new", *root, *ALONE, f"--user-data-dir={folder}", "--dump-dom", url]
     with (folder / "page.html").open("wb") as page:
-        browser = subprocess.Popen(command, stdout=page, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+        # What is preloaded for our own sake is not for a browser.
+        environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+        browser = subprocess.Popen(
+            command, env=environment, stdout=page, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL
+        )
 
         def done() -> bool:
             held.release()

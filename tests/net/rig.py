@@ -12,7 +12,8 @@ from penstock import Reactor
 from penstock.net import Listener, Stream, StreamOptions
 from penstock.net.options import Mode
 
-PATIENCE_S = 30
+# No healthy machine comes near it, also when sanitizers make everything slow and others want the processors.
+PATIENCE_S = 120
 MODES: tuple[Mode, ...] = ("lt", "et")
 
 
