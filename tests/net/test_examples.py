@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import socket
@@ -16,6 +17,9 @@ import pytest
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 PATIENCE_S = 30
+# What a proxy may hold for two ends of which one is stuck; the sender offers 256 MiB. The sanitizers' allocator keeps what
+# was freed for a while, to see it used again.
+HELD_MAX_KB = 32_768 if "PENSTOCK_SANITIZED" in os.environ else 2_048
 Serve = Callable[[socket.socket], None]
 NAMES = ("net_chat", "net_proxy", "net_forwarder")
 
@@ -177,7 +181,7 @@ def test_backpressure_goes_through_the_proxy(direction: str) -> None:
             if direction == "up":
                 sent = pour(client)
                 client.settimeout(PATIENCE_S)
-                assert resident_kb(process.pid) - before_kb < 2_048
+                assert resident_kb(process.pid) - before_kb < HELD_MAX_KB
                 client.shutdown(socket.SHUT_WR)
                 go_on.set()
                 assert everything(client) == b""
@@ -185,7 +189,7 @@ def test_backpressure_goes_through_the_proxy(direction: str) -> None:
                 assert received == [sent]
             else:
                 assert stuck.wait(PATIENCE_S)
-                assert resident_kb(process.pid) - before_kb < 2_048
+                assert resident_kb(process.pid) - before_kb < HELD_MAX_KB
                 assert len(everything(client)) == received[0]
 
 

@@ -35,6 +35,8 @@ LIBRARY = {
     *("malloc", "calloc", "realloc", "free", "memcpy", "memmove", "memset", "memcmp", "memchr", "strlen", "strrchr"),
     *("abort", "snprintf", "inet_ntop", "strcmp", "strncmp", "memcpy_chk", "memset_chk", "bcmp", "inet_pton"),
     *("strcpy", "strcat", "stpcpy", "getenv", "errno_location", "strerror", "sysconf"),
+    # What the generated code asserts where it is built for debugging, as it is for the sanitizers.
+    "assert_fail",
 }
 # What an object file has for its own loading, and for the sanitizers.
 OWN = re.compile(r"_*(Py|cxa|gmon_start|ITM|asan|ubsan|sanitizer|gcov|register_atfork|pthread|stack_chk_fail)")
