@@ -173,6 +173,7 @@ class Environment:
         self.log = os.path.join(ROOT, "build", "bootstrap-%s.log" % name)
         self.python = os.path.join(self.path, "bin", "python")
         self.stamp = os.path.join(self.path, STAMP)
+        self.lock = os.path.join(ROOT, "build", name + ".lock")
         self.env = dict(os.environ, PATH=os.path.join(self.path, "bin") + os.pathsep + os.environ.get("PATH", ""))
         for name in ("PYTHONHOME", "PYTHONPATH", "VIRTUAL_ENV"):
             self.env.pop(name, None)
@@ -249,7 +250,7 @@ def bootstrap(arguments: argparse.Namespace) -> None:
     require_compiler()
     environment = Environment(arguments.venv, arguments.build, arguments.requirements)
     os.makedirs(os.path.join(ROOT, "build"), exist_ok=True)
-    with open(os.path.join(ROOT, "build", "bootstrap.lock"), "w") as lock:
+    with open(environment.lock, "w") as lock:
         # Two chores started at once would build in one directory; the second waits for the first.
         fcntl.flock(lock, fcntl.LOCK_EX)
         wanted = fingerprint(found, arguments.build, arguments.requirements)

@@ -1,4 +1,4 @@
-"""What every test shares: how hard the property tests look, and nothing else.
+"""What every test shares: how hard the property tests look, and what the collector has to look at.
 
 `HYPOTHESIS_PROFILE` chooses: `default`, `ci` (the same examples in every run), `sanitized` (fewer, because each costs
 several times as much). A test that sets `max_examples` itself decides for all of them.
@@ -6,6 +6,7 @@ several times as much). A test that sets `max_examples` itself decides for all o
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 
@@ -22,3 +23,9 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 # interrupts would ignore it too, and go on.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_finish() -> None:
+    """Leave thousands of collected tests out of what each `gc.collect()` of a test goes through."""
+    gc.collect()
+    gc.freeze()

@@ -79,19 +79,19 @@ def _take_body(answer: Answer, rest: bytes, head: bool, ended: bool) -> tuple[by
 
 
 def _take_chunks(rest: bytes) -> tuple[bytes, bytes]:
-    body = b""
+    body, at = [], 0
     while True:
-        line, found, rest = rest.partition(b"\r\n")
-        if not found:
+        end = rest.find(b"\r\n", at)
+        if end < 0:
             raise Incomplete
-        size = int(line, 16)
-        if len(rest) < size + 2:
+        size, at = int(rest[at:end], 16), end + 2
+        if len(rest) < at + size + 2:
             raise Incomplete
-        assert rest[size : size + 2] == b"\r\n"
-        body += rest[:size]
-        rest = rest[size + 2 :]
+        assert rest[at + size : at + size + 2] == b"\r\n"
+        body.append((at, at + size))
+        at += size + 2
         if size == 0:
-            return body, rest
+            return b"".join(rest[first:last] for first, last in body), rest[at:]
 
 
 class Client:
@@ -145,8 +145,13 @@ class Client:
     def answer(self, *, head: bool = False) -> Answer:
         """The next answer."""
         found: list[Answer] = []
+        looked_at = -1
 
         def complete() -> bool:
+            nonlocal looked_at
+            if looked_at == len(self.got) and not self.ended:
+                return False
+            looked_at = len(self.got)
             try:
                 answer, self.got = take_answer(self.got, head=head, ended=self.ended)
             except Incomplete:

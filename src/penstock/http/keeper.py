@@ -8,6 +8,7 @@ opens the log anew. This file must not know how it is served.
 from __future__ import annotations
 
 import signal
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -26,7 +27,7 @@ FAILED: Final = 1
 MISUSED: Final = 2
 
 
-class Keeper:
+class Keeper(ABC):
     """What both kinds have in common.
 
     `load` reads the configuration anew; `tell` says a sentence to whoever watches over the server.
@@ -58,33 +59,33 @@ class Keeper:
 
     # ---- what the kinds do differently -------------------------------------------------------------------------------
 
+    @abstractmethod
     def loops_of(self, configuration: Configuration) -> int:
         """How many loops a configuration asks for."""
-        raise NotImplementedError
 
+    @abstractmethod
     def begin(self) -> None:
         """Begin to serve; call `ready` when everything does."""
-        raise NotImplementedError
 
+    @abstractmethod
     def apply(self, configuration: Configuration, place: Place) -> None:
         """Serve that from now on."""
-        raise NotImplementedError
 
+    @abstractmethod
     def reopen(self) -> None:
         """Open the logs anew."""
-        raise NotImplementedError
 
+    @abstractmethod
     def drain(self) -> None:
         """Answer what was accepted, then stop the reactor."""
-        raise NotImplementedError
 
+    @abstractmethod
     def end(self) -> None:
         """End everything that serves, now."""
-        raise NotImplementedError
 
+    @abstractmethod
     def counters(self) -> dict[str, Any]:
         """What was counted in all loops."""
-        raise NotImplementedError
 
     # ---- what they do alike ------------------------------------------------------------------------------------------
 
@@ -166,7 +167,7 @@ class Keeper:
         self.notifier.ready("serving; the last reload has failed")
 
     def moved(self, configuration: Configuration, place: Place) -> None:
-        """A reload has succeeded."""
+        """A reload has succeeded; `settled` follows."""
         if configuration.status != self.configuration.status:
             self._look_away()
             try:
@@ -178,8 +179,12 @@ class Keeper:
             former, self.place = self.place, place
             self._address = place.address
             former.close(remove=former.path != place.path)
-        self.tell("serving with the configuration as it is now")
-        self.notifier.ready("serving")
+
+    def settled(self) -> None:
+        """Nobody accepts for a former configuration any more: who connects from now on meets the present one."""
+        if not self.leaving:
+            self.tell("serving with the configuration as it is now")
+            self.notifier.ready("serving")
 
     def _reopen(self) -> None:
         try:

@@ -39,6 +39,9 @@ class Loops(Keeper):
         # How many other loops do not serve yet, and how many loops are not through with what they have accepted.
         self._starting = 0
         self._left = 0
+        # Reloads so far, and how many loops still accept for the configuration before the last one.
+        self._reloads = 0
+        self._unsettled = 0
         self._final: dict[str, Any] = {}
 
     def loops_of(self, configuration: Configuration) -> int:
@@ -70,12 +73,22 @@ class Loops(Keeper):
                 f"workers is {configuration.workers} and threads is {configuration.threads} now; "
                 "this process keeps its loops until it is restarted"
             )
-        _owning(place[0].dup(), partial(self.station.replace, configuration))
+        settled = partial(self._settle, self._reloads + 1)
+        _owning(place[0].dup(), partial(self.station.replace, configuration, on_deaf=settled))
+        self._reloads += 1
+        self._unsettled = 1 + len(self._others)
         if place is not self.place:
             self.place.refuse()
         for number, other in enumerate(self._others, 1):
-            other.post(other.replace, configuration, place[number].dup())
+            other.post(other.replace, configuration, place[number].dup(), settled)
         self.moved(configuration, place)
+
+    def _settle(self, number: int) -> None:
+        """One loop accepts no more for the configuration before a reload; one that came meanwhile waits for its own."""
+        if number == self._reloads:
+            self._unsettled -= 1
+            if self._unsettled == 0:
+                self.settled()
 
     def reopen(self) -> None:
         """Open the log of each loop anew."""
@@ -174,12 +187,14 @@ class LoopThread(threading.Thread):
         if self._reactor is not None:
             self._reactor.stop()
 
-    def replace(self, configuration: Configuration, listening: socket.socket) -> None:
-        """Serve another configuration."""
+    def replace(self, configuration: Configuration, listening: socket.socket, settled: Callable[[], object]) -> None:
+        """Serve another configuration; the owner's loop calls `settled` when nothing is accepted for the former one."""
+        tell = self._owner.reactor.defer_threadsafe
         try:
-            _owning(listening, partial(self._station.replace, configuration))
+            _owning(listening, partial(self._station.replace, configuration, on_deaf=partial(tell, settled)))
         except (PenstockError, OSError) as error:
-            self._owner.reactor.defer_threadsafe(self._owner.tell, f"{self.name} keeps its configuration: {error}")
+            tell(self._owner.tell, f"{self.name} keeps its configuration: {error}")
+            tell(settled)
 
     def reopen(self) -> None:
         """Open the log anew."""

@@ -31,6 +31,8 @@ class Child:
         self.why = ""
         self.counted: dict[str, Any] = {}
         self.asked = False
+        # It has said that it accepts no more.
+        self.deaf = False
         self.status: int | None = None
         self.timer: Timer | None = None
         self.channel: Channel | None = None

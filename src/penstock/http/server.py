@@ -161,10 +161,13 @@ class Server:
         """Let `run` return. From any thread, and from signal handlers."""
         self.reactor.stop()
 
-    def drain(self, on_done: Callable[[], object] | None = None) -> None:
+    def drain(
+        self, on_done: Callable[[], object] | None = None, *, on_deaf: Callable[[], object] | None = None
+    ) -> None:
         """Leave: accept nothing more, answer what was asked, then call `on_done` (by default, `stop`).
 
-        What is not through after the drain time-out is ended.
+        `on_deaf` is called when the last connection has been accepted. What is not through after the drain time-out is
+        ended.
         """
         if self.engine.draining:
             return
@@ -172,12 +175,14 @@ class Server:
         self.engine.on_idle = self._is_drained
         self._timers.append(self.reactor.set_timeout(self.options.drain_timeout, self._drain_is_over))
         # What has connected is in the listener's queue; it is accepted in the next turns, before the listener closes.
-        self.reactor.defer(self._stop_listening)
+        self.reactor.defer(self._stop_listening, on_deaf)
 
-    def _stop_listening(self) -> None:
+    def _stop_listening(self, on_deaf: Callable[[], object] | None) -> None:
         if self.listener is not None:
             self.listener.accept_all()
             self.listener.close()
+        if on_deaf is not None:
+            on_deaf()
         self.engine.drain()
 
     def _is_drained(self) -> None:

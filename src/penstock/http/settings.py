@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from abc import ABC, abstractmethod
 from typing import Any, Protocol
 
 from penstock.limits import HTTP_TRUSTED_MAX, NS_PER_S
@@ -31,7 +32,7 @@ class Kind(Protocol):
         """Return it as a TOML file has it."""
 
 
-class _Optional:
+class _Optional(ABC):
     """What may be absent."""
 
     def __init__(self, wants: str, optional: bool) -> None:
@@ -42,8 +43,8 @@ class _Optional:
         """Read it, or none."""
         return None if self.optional and value == NONE else self._read(value)
 
-    def _read(self, value: object) -> Any:
-        raise NotImplementedError
+    @abstractmethod
+    def _read(self, value: object) -> Any: ...
 
     def show(self, value: Any) -> object:
         """Show it, or none."""

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from penstock.http.wsgi import WsgiHandler
 
 
+def nothing() -> None:
+    """Called where nobody wants to be told."""
+
+
 class Site:
     """A server as one configuration wants it."""
 
@@ -34,6 +38,8 @@ class Site:
         self.log: Log | None = None
         self._files: Files | None = None
         self._pool: WsgiHandler | None = None
+        # Called when it has accepted its last connection.
+        self.on_deaf: Callable[[], object] = nothing
         try:
             self._open(configuration, reactor, listening)
         except BaseException:
@@ -74,6 +80,11 @@ class Site:
         if self._pool is not None:
             counted["wsgi"] = self._pool.counters()
         return counted
+
+    def deaf(self) -> None:
+        """It accepts no more: say so once."""
+        on_deaf, self.on_deaf = self.on_deaf, nothing
+        on_deaf()
 
     def close(self, *, serving: bool = False) -> None:
         """End everything at once. If the loop goes on `serving`, it does not wait for the disk of the log."""
@@ -132,13 +143,16 @@ class Station:
         self._past: dict[str, Any] = {}
         self.drained = False
 
-    def replace(self, configuration: Configuration, listening: socket.socket) -> None:
+    def replace(
+        self, configuration: Configuration, listening: socket.socket, on_deaf: Callable[[], object] = nothing
+    ) -> None:
         """Serve another configuration from now on; what the present site has accepted, it answers.
 
-        If the other one cannot be served, nothing changes.
+        If the other one cannot be served, nothing changes. `on_deaf` is called when the present one accepts no more.
         """
         site = Site(configuration, self.reactor, listening)
         former, self.site = self.site, site
+        former.on_deaf = on_deaf
         if self._listening is not listening and self._listening is not None:
             self._listening.close()
         self._listening = listening
@@ -148,10 +162,11 @@ class Station:
         while len(self._former) > limits.HTTP_WORKER_FORMER_MAX:
             self._gone(self._former[0])
 
-    def drain(self, on_done: Callable[[], object]) -> None:
-        """Accept nothing more, answer what was accepted, then call `on_done`."""
+    def drain(self, on_done: Callable[[], object], on_deaf: Callable[[], object] = nothing) -> None:
+        """Accept nothing more, call `on_deaf`, answer what was accepted, then call `on_done`."""
         if self._on_done is None:
             self._on_done = on_done
+            self.site.on_deaf = on_deaf
             # First this one, so that the server accepts all that has come when it lets go of its own.
             if self._listening is not None:
                 self._listening.close()
@@ -161,7 +176,7 @@ class Station:
 
     def _retire(self, site: Site) -> None:
         if site.server is not None and site in self._former:
-            site.server.drain(lambda: self._drained(site))
+            site.server.drain(lambda: self._drained(site), on_deaf=site.deaf)
 
     def _drained(self, site: Site) -> None:
         # In a turn of its own: the engine that tells this has not finished yet. A loop that is closed has no more turns.
@@ -171,6 +186,7 @@ class Station:
     def _gone(self, site: Site) -> None:
         if site in self._former:
             self._former.remove(site)
+            site.deaf()
             self._past = add_up([self._past, lasting(site.counters())])
             site.close(serving=self._on_done is None)
             if not self._former and self._on_done is not None:

@@ -11,6 +11,7 @@ import socket
 import sys
 import traceback
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from penstock.errors import PenstockError
@@ -90,7 +91,7 @@ class Worker:
             self._leaving = True
             self._reactor.set_timeout(drain_limit(self._configuration), self._reactor.stop)
             if self._station is not None:
-                self._station.drain(self._leave)
+                self._station.drain(self._leave, partial(self._channel.say, deaf=True))
 
     def _leave(self) -> None:
         """Say the last counts, and stop when the parent has them."""

@@ -44,6 +44,8 @@ class Workers(Keeper):
         self._past: dict[str, Any] = {}
         # A reload that waits for its workers.
         self._pending: tuple[Configuration, Place] | None = None
+        # A reload whose former workers still accept.
+        self._unsettled = False
         self._begun = False
 
     def loops_of(self, configuration: Configuration) -> int:
@@ -87,6 +89,9 @@ class Workers(Keeper):
         if isinstance(message.get("counters"), dict):
             child.counted = message["counters"]
             child.asked = False
+        if message.get("deaf") is True:
+            child.deaf = True
+            self._settle()
         if isinstance(message.get("failed"), str):
             child.why = message["failed"]
         if isinstance(message.get("problem"), str):
@@ -198,6 +203,7 @@ class Workers(Keeper):
             post.former.remove(child)
             if child.status != 0:
                 self.tell(f"{child} {child.end}")
+            self._settle()
         elif child is post.current:
             post.current = None
             self._crashed(post, child)
@@ -296,6 +302,17 @@ class Workers(Keeper):
                 if child is not None:
                     self._retire(post, child)
         place.resize(count)
+        self._unsettled = True
+        self._settle()
+
+    def _settle(self) -> None:
+        """A reload is over when nobody accepts for the former configuration."""
+        former = [
+            child for post in self.posts for child in post.former if child.configuration is not self.configuration
+        ]
+        if self._unsettled and all(child.deaf for child in former):
+            self._unsettled = False
+            self.settled()
 
     def _call_off(self, why: str) -> None:
         """A reload has failed: those who came leave again."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import errno
 import sys
+from abc import ABC, abstractmethod
 from collections import deque
 from os import strerror
 from typing import Final, Protocol
@@ -43,7 +44,7 @@ class Watcher(Protocol):
         """The file is gone: nobody has a descriptor for it any more."""
 
 
-class File:
+class File(ABC):
     """An open file description: what several duplicated descriptors share."""
 
     __slots__ = ("error", "references", "watchers")
@@ -70,12 +71,12 @@ class File:
                 watcher.forget()
             self.release()
 
-    def release(self) -> None:
+    def release(self) -> None:  # noqa: B027 - not every kind has something to let go of
         """Close for good."""
 
+    @abstractmethod
     def poll(self) -> int:
         """The events that are true now."""
-        raise NotImplementedError
 
     @property
     def ended(self) -> bool:

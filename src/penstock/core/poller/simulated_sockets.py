@@ -16,6 +16,7 @@ Local sockets and TCP (`simulated_tcp`) differ in what a program sees, and both 
 from __future__ import annotations
 
 import errno
+from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable
 from typing import Final, Self
@@ -98,9 +99,9 @@ class StreamSocket(File):
 
     # ---- sending
 
+    @abstractmethod
     def _refuse_write(self) -> None:
         """Raise if nothing can be sent, whatever the space."""
-        raise NotImplementedError
 
     def _short_of_space(self) -> None:
         """A write has found less space than it wanted."""
@@ -162,13 +163,13 @@ class StreamSocket(File):
 
     # ---- reading
 
+    @abstractmethod
     def _at_end(self) -> bytes:
         """Nothing is unread: return the end of the file, or raise."""
-        raise NotImplementedError
 
+    @abstractmethod
     def consumed(self, read_bytes: int, message_bytes: int) -> None:
         """The other end has read so much of what we sent, and has finished messages of so much."""
-        raise NotImplementedError
 
     def read(self, size_bytes: int) -> bytes:
         if size_bytes <= 0:
