@@ -10,6 +10,7 @@ import gc
 import os
 import signal
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile("default", deadline=None, print_blob=True, max_examples=100)
@@ -25,7 +26,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_finish() -> None:
-    """Leave thousands of collected tests out of what each `gc.collect()` of a test goes through."""
+@pytest.fixture
+def quick_collector() -> None:
+    """Leave thousands of tests, and what is known of them, out of what each `gc.collect()` of a test goes through."""
     gc.collect()
     gc.freeze()

@@ -369,6 +369,7 @@ def test_a_clock_that_is_none_is_refused_at_once() -> None:
 # ---- memory ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("quick_collector")
 @pytest.mark.parametrize("denied", ["drop", "keep"])
 def test_an_hour_of_flood_takes_no_more_memory_than_a_minute(denied: Any) -> None:
     system, _ = simulated(denied=denied)

@@ -276,6 +276,7 @@ def test_errors_of_use_are_told() -> None:
             WsgiHandler(hello, reactor, threads=0)
 
 
+@pytest.mark.usefixtures("quick_collector")
 def test_requests_that_only_the_collector_finds_leave_nothing() -> None:
     """A program that keeps requests keeps its server in a circle, whose parts end in any order."""
 

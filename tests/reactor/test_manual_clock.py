@@ -48,6 +48,7 @@ def test_a_turn_jumps_no_further_than_it_may_wait() -> None:
         assert clock.now_ns() == 3 * NS_PER_S
 
 
+@pytest.mark.usefixtures("quick_collector")
 @pytest.mark.parametrize("poller", [*available(), "simulated"])
 @pytest.mark.parametrize(("overflow", "flood_size"), [("drop-oldest", 100), ("drop-newest", 100), ("reject", 4)])
 def test_an_hour_of_flood_takes_no_more_memory_than_a_minute(poller: str, overflow: Any, flood_size: int) -> None:

@@ -176,6 +176,7 @@ CALLS_BACK = (
 )
 
 
+@pytest.mark.usefixtures("quick_collector")
 @pytest.mark.parametrize("call", CALLS_BACK)
 @pytest.mark.parametrize("dies", ["in its turn", "on close", "displaced"])
 def test_a_destructor_may_call_back(make: Make, pipe: Pipe, call: str, dies: str) -> None:
@@ -258,6 +259,7 @@ def test_stats_may_be_asked_for_while_the_slowest_handler_dies() -> None:
     assert (done.returncode, done.stdout.strip()) == (0, "49"), done.stderr
 
 
+@pytest.mark.usefixtures("quick_collector")
 def test_the_collector_runs_in_every_handler(reactor: Reactor, pipe: Pipe) -> None:
     def collect(*_: object) -> None:
         cycle: list[Any] = [Destructor(int)]
