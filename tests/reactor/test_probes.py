@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import socket
+import time
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -152,6 +154,96 @@ def test_the_longest_turn_names_the_handler_that_caused_it(make: Make, pipe: Pip
     assert len(longest.handlers) <= 16
     if step == "readiness":
         assert any(f"(descriptor {reader})" in name for name in longest.handlers)
+
+
+def test_who_ran_in_quick_turns_is_not_suspected_in_a_slow_one(reactor: Reactor) -> None:
+    left = 2_000
+
+    def quick() -> None:
+        nonlocal left
+        left -= 1
+        reactor.defer(quick if left else slow)
+
+    def slow() -> None:
+        longest = reactor.stats().longest
+        until_ns = time.monotonic_ns() + 10 * (longest.busy_ns if longest is not None else MS)
+        while time.monotonic_ns() < until_ns:
+            pass
+        reactor.stop()
+
+    reactor.defer(quick)
+    reactor.run()
+    longest = reactor.stats().longest
+    assert longest is not None
+    assert len(longest.handlers) == 1
+    assert "slow" in longest.handlers[0]
+
+
+@pytest.mark.parametrize("asks", [True, False])
+def test_every_turn_is_in_the_histogram_once(reactor: Reactor, asks: bool) -> None:
+    left, seen = 1_000, []
+
+    def step() -> None:
+        nonlocal left
+        left -= 1
+        if asks and left % 7 == 0:
+            stats = reactor.stats()
+            seen.append((sum(stats.turn_ns.buckets), stats.turns, stats.recorder[-1].number - 1))
+        if left:
+            reactor.defer(step)
+        else:
+            reactor.stop()
+
+    reactor.defer(step)
+    reactor.run()
+    stats = reactor.stats()
+    seen.append((sum(stats.turn_ns.buckets), stats.turns, stats.recorder[-1].number))
+    assert all(counted == turns == number for counted, turns, number in seen)
+    recorded = [line.busy_ns for line in stats.recorder]
+    assert stats.turn_ns.highest >= max(recorded)
+    assert stats.turn_ns.total >= sum(recorded)
+
+
+class Called:
+    """A callback of which one can tell when it is gone."""
+
+    def __call__(self) -> None:
+        pass
+
+
+def one_is_let_go(reactor: Reactor, run: Callable[[weakref.ref[Called]], object]) -> bool:
+    """Whether a callback is gone when `run` looks. The one of the longest turn so far may stay, so there are several."""
+    for _ in range(20):
+        called = Called()
+        gone = weakref.ref(called)
+        reactor.defer(called)
+        del called
+        if run(gone) is None:
+            return True
+    return False
+
+
+def test_a_callback_is_let_go_before_the_loop_sleeps(reactor: Reactor) -> None:
+    def until_it_has_slept(gone: weakref.ref[Called]) -> object:
+        seen: list[object] = []
+
+        def look() -> None:
+            seen.append(gone())
+            reactor.stop()
+
+        reactor.set_timeout(0.001, look)
+        reactor.run()
+        return seen[0]
+
+    assert one_is_let_go(reactor, until_it_has_slept)
+
+
+def test_a_callback_is_let_go_when_the_run_returns(reactor: Reactor) -> None:
+    def once(gone: weakref.ref[Called]) -> object:
+        reactor.run_once(0)
+        return gone()
+
+    assert one_is_let_go(reactor, once)
 
 
 def test_a_slow_native_turn_names_a_descriptor_or_a_timer(reactor: Reactor, pipe: Pipe) -> None:

@@ -58,7 +58,8 @@ from cython.cimports.penstock.core.lane import (
 )
 from cython.cimports.penstock.core.operation import operation_outcome, queue_pop
 from cython.cimports.penstock.core.probes import (
-    probes_close,
+    probes_let_go,
+    probes_python_turn,
     probes_ran,
 )
 from cython.cimports.penstock.core.registry import (
@@ -89,6 +90,7 @@ from cython.cimports.penstock.core.turn import (
     LEFT_LANES,
     turn_account,
     turn_changes,
+    turn_check,
     turn_idle,
     turn_native,
     turn_needs_python,
@@ -155,6 +157,8 @@ class Dispatch:
         if turn_skips_poll(loop):
             turn_native(loop, wait_cap_ns)
         else:
+            if loop.probes.now.count:
+                probes_let_go(cython.address(loop.probes))
             with cython.nogil:
                 turn_native(loop, wait_cap_ns)
                 while (
@@ -183,8 +187,9 @@ class Dispatch:
         """Step 9, for a turn that Python had a part in."""
         loop: cython.pointer[LoopC] = cython.address(self.c)
         end_ns: int64_t = clock_now(loop.clock)
-        probes_close(loop, end_ns)
-        turn_account(loop, end_ns)
+        probes_python_turn(loop, end_ns)
+        turn_check(loop)
+        loop.now_ns = end_ns
         if loop.drops != self.reported_drops and self.on_drop is not None and loop.report_ns == INT64_MAX:
             due: int64_t = self.last_report_ns + limits.REPORT_PERIOD_NS
             loop.report_ns = due if due > end_ns else end_ns

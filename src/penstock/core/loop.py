@@ -34,7 +34,7 @@ from cython.cimports.penstock.core.inbox import (
 )
 from cython.cimports.penstock.core.intake import Intake
 from cython.cimports.penstock.core.lane import OVERFLOW_BLOCK, Lane
-from cython.cimports.penstock.core.probes import probes_free, probes_init
+from cython.cimports.penstock.core.probes import probes_free, probes_init, probes_let_go
 from cython.cimports.penstock.core.records import descriptors_free, descriptors_init, descriptors_reserve
 from cython.cimports.penstock.core.registry import registry_at, registry_close, registry_free, registry_init
 from cython.cimports.penstock.core.ring import ring_free, ring_init, ring_pop
@@ -416,6 +416,8 @@ class Loop(Intake):
     def _leave(self):
         self.running = False
         self.signals.take_back()
+        # Last, because a destructor may do anything.
+        probes_let_go(cython.address(self.c.probes))
         return 0
 
     # ---- closing -----------------------------------------------------------------------------------------------------

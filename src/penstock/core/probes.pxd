@@ -16,21 +16,28 @@ cdef void probes_suspect(LoopC* loop, PyObject* handler, int fd) noexcept
 cdef void probes_mark_native(ProbesC* probes, int64_t now_ns) noexcept nogil
 cdef void probes_close_native(LoopC* loop, int64_t busy_ns) noexcept nogil
 cdef void probes_close_python(LoopC* loop, int64_t end_ns) noexcept
+cdef void probes_settle(ProbesC* probes) noexcept
+cdef void probes_let_go(ProbesC* probes) noexcept
 cdef void probes_free(ProbesC* probes) noexcept
 
 
-# Count a value in the bucket of its highest bit; what is negative counts as 0.
-cdef inline void histogram_add(HistogramC* histogram, int64_t value) noexcept nogil:
-    cdef int bucket
-    if not PENSTOCK_PROBES:
-        return
-    if value < 0:
-        value = 0
-    bucket = 64 - clz64(value) if value else 0
+# Count a value, which is neither negative nor the highest so far, in the bucket of its highest bit.
+cdef inline void histogram_count(HistogramC* histogram, int64_t value) noexcept nogil:
+    # The highest bit of 2v + 1 stands one higher than that of v, and 0 needs no way of its own.
+    cdef int bucket = 63 - clz64(2 * <uint64_t>value + 1)
     if bucket >= HISTOGRAM_BUCKETS:
         bucket = HISTOGRAM_BUCKETS - 1
     histogram.buckets[bucket] += 1
     histogram.total += value
+
+
+# Count any value; what is negative counts as 0.
+cdef inline void histogram_add(HistogramC* histogram, int64_t value) noexcept nogil:
+    if not PENSTOCK_PROBES:
+        return
+    if value < 0:
+        value = 0
+    histogram_count(histogram, value)
     if <uint64_t>value > histogram.highest:
         histogram.highest = value
 
@@ -60,38 +67,8 @@ cdef inline void probes_ran(LoopC* loop, PyObject* handler, int fd) noexcept:
     if probes.same == handler and fd < 0 and probes.due_in > 1:
         # Another run of the same one.
         probes.due_in -= 1
-    elif probes.now.count == 0 and probes.due_in and handler != NULL:
-        # The first since the last look.
-        Py_INCREF(<object>handler)
-        probes.now.handlers[0] = handler
-        probes.now.fds[0] = fd
-        probes.now.count = 1
-        probes.same = handler if fd < 0 else NULL
     else:
         probes_suspect(loop, handler, fd)
-
-
-# A turn in which Python ran ends, before `probes_turn`. Most turns are not the longest so far, and who was slow in those
-# is nobody's question; most of these had one quick suspect.
-cdef inline void probes_close(LoopC* loop, int64_t end_ns) noexcept:
-    cdef ProbesC* probes = &loop.probes
-    cdef PyObject* handler
-    if not PENSTOCK_PROBES:
-        return
-    if (
-        probes.now.count > 1
-        or probes.due_in != probes.stride - 1
-        or probes.slowest.count
-        or end_ns - probes.mark_ns >= SLOW_HANDLER_NS
-        or end_ns - loop.woke_ns > probes.longest.busy_ns
-    ):
-        probes_close_python(loop, end_ns)
-    elif probes.now.count:
-        # One quick handler. The count first: a destructor may ask for `stats()`.
-        handler = probes.now.handlers[0]
-        probes.now.count = 0
-        probes.same = NULL
-        Py_XDECREF(handler)
 
 
 # Close the books of a turn: its duration, and its line in the flight recorder.
@@ -103,6 +80,29 @@ cdef inline void probes_turn(LoopC* loop, int64_t end_ns) noexcept nogil:
     histogram_add(&loop.probes.turn_ns, busy_ns)
     if loop.probes.native_slowest.count:
         probes_close_native(loop, busy_ns)
+
+
+# The same for a turn in which Python ran. Most turns are not the longest so far, and who was slow in those is nobody's
+# question; most of these had one quick suspect, who is kept, because it is likely to be the next one too.
+cdef inline void probes_python_turn(LoopC* loop, int64_t end_ns) noexcept:
+    cdef ProbesC* probes = &loop.probes
+    cdef int64_t busy_ns = end_ns - loop.woke_ns
+    if not PENSTOCK_PROBES:
+        return
+    if (
+        probes.long_way
+        or end_ns - probes.mark_ns >= SLOW_HANDLER_NS
+        or busy_ns > probes.longest.busy_ns
+        or probes.native_slowest.count
+    ):
+        probes_close_python(loop, end_ns)
+        return
+    probes.due_in = probes.stride
+    loop.line.busy_ns = busy_ns
+    # Not the highest, as there was a longer one. One turn late: a place in memory that depends on a look at the clock that
+    # was taken just now makes the processor wait for it.
+    histogram_count(&probes.turn_ns, probes.pending_ns)
+    probes.pending_ns = busy_ns
 
 
 cdef uint64_t count_of(HistogramC* histogram) noexcept

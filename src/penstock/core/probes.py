@@ -8,7 +8,7 @@ Which handler took longest? A look at the clock costs 20 ns, too much after each
 every `stride` handlers: while handlers are slow (on average SLOW_HANDLER_NS or more), after each one, so that the
 culprit is known exactly; while they are quick, after FAST_STRIDE of them or SUSPECTS different ones, so that a sudden
 slow one among them is known to be one of a few. Runs of the same handler count as one suspect: in a lane the name is
-always exact.
+always exact. Who ran alone in a quick turn is kept for as long as the loop does not poll: it is likely to be the next.
 
 What happens in every turn, or after every handler, is inline in probes.pxd: there a call would cost as much as the work.
 Here is what happens now and then.
@@ -38,7 +38,9 @@ def probes_init(probes: cython.pointer[ProbesC], now_ns: int64_t) -> cython.void
     memset(probes, 0, cython.sizeof(ProbesC))
     probes.mark_ns = now_ns
     probes.stride = 1
-    probes.due_in = 0
+    probes.due_in = 1
+    probes.pending_ns = -1
+    probes.long_way = True
 
 
 @cython.cfunc
@@ -76,16 +78,42 @@ def probes_suspect(loop: cython.pointer[LoopC], handler: cython.pointer[PyObject
     """A Python handler has returned: the long way of `probes_ran`. Looks at the clock if it is time."""
     probes: cython.pointer[ProbesC] = cython.address(loop.probes)
     count: cython.int = probes.now.count
-    if count:
-        probes.due_in -= 1
+    kept: cython.pointer[PyObject] = cython.NULL
+    if count and probes.due_in == probes.stride:
+        # None has run since the last look: it is kept from a former turn.
+        count = 0
+        kept = probes.now.handlers[0]
+    probes.due_in -= 1
     if count == 0 or probes.now.handlers[count - 1] != handler or probes.now.fds[count - 1] != fd:
         Py_XINCREF(handler)
         probes.now.handlers[count] = handler
         probes.now.fds[count] = fd
         probes.now.count = count + 1
         probes.same = handler if fd < 0 else cython.NULL
+        probes.long_way = probes.long_way or count > 0
     if probes.due_in <= 0 or probes.now.count >= SUSPECTS:
+        probes.long_way = True
         _mark(probes, clock_now(loop.clock), True)
+    # Last, because its destructor may do anything.
+    Py_XDECREF(kept)
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def probes_settle(probes: cython.pointer[ProbesC]) -> cython.void:
+    """Let `turn_ns` have the duration that is pending: somebody asks."""
+    if probes.pending_ns >= 0:
+        histogram_count(cython.address(probes.turn_ns), probes.pending_ns)
+    probes.pending_ns = -1
+    probes.long_way = True
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def probes_let_go(probes: cython.pointer[ProbesC]) -> cython.void:
+    """The loop sleeps or returns: nobody is kept any longer."""
+    probes.same = cython.NULL
+    _forget(cython.address(probes.now))
 
 
 @cython.cfunc
@@ -95,12 +123,11 @@ def _mark(probes: cython.pointer[ProbesC], now_ns: int64_t, matters: cython.bint
     took: int64_t = now_ns - probes.mark_ns
     ran: cython.int = probes.stride - probes.due_in
     probes.mark_ns = now_ns
-    if probes.now.count == 0:
-        return
-    probes.stride = 1 if took >= SLOW_HANDLER_NS * ran else FAST_STRIDE
-    probes.due_in = probes.stride - 1
+    if ran > 0:
+        probes.stride = 1 if took >= SLOW_HANDLER_NS * ran else FAST_STRIDE
+    probes.due_in = probes.stride
     probes.same = cython.NULL
-    if matters and took > probes.slowest.took_ns:
+    if ran > 0 and matters and took > probes.slowest.took_ns:
         _hand_over(cython.address(probes.now), cython.address(probes.slowest), took)
     else:
         _forget(cython.address(probes.now))
@@ -140,11 +167,18 @@ def probes_close_native(loop: cython.pointer[LoopC], busy_ns: int64_t) -> cython
 @cython.cfunc
 @cython.exceptval(check=False)
 def probes_close_python(loop: cython.pointer[LoopC], end_ns: int64_t) -> cython.void:
-    """The long way for the end of a turn in which Python ran: remember it if it is the longest so far."""
+    """The long way of `probes_python_turn`: remember the turn if it is the longest so far."""
     probes: cython.pointer[ProbesC] = cython.address(loop.probes)
     longest: cython.pointer[LongestC] = cython.address(probes.longest)
     busy_ns: int64_t = end_ns - loop.woke_ns
     matters: cython.bint = busy_ns > longest.busy_ns and busy_ns > probes.native_longest.busy_ns
+    probes_settle(probes)
+    probes.pending_ns = busy_ns if busy_ns > 0 else 0
+    probes.long_way = False
+    if busy_ns > cython.cast(int64_t, probes.turn_ns.highest):
+        probes.turn_ns.highest = busy_ns
+    loop.line.busy_ns = busy_ns
+    # From here on a destructor may run, and ask for `stats()`.
     _mark(probes, end_ns, matters)
     if matters and probes.slowest.took_ns >= probes.native_slowest.took_ns:
         longest.busy_ns = busy_ns
@@ -152,13 +186,15 @@ def probes_close_python(loop: cython.pointer[LoopC], end_ns: int64_t) -> cython.
         _hand_over(cython.address(probes.slowest), cython.address(longest.slow), probes.slowest.took_ns)
     if probes.slowest.count or probes.slowest.took_ns:
         _forget(cython.address(probes.slowest))
+    if probes.native_slowest.count:
+        probes_close_native(loop, busy_ns)
 
 
 @cython.cfunc
 @cython.exceptval(check=False)
 def probes_free(probes: cython.pointer[ProbesC]) -> cython.void:
     """Let go of the handlers that are remembered by name."""
-    _forget(cython.address(probes.now))
+    probes_let_go(probes)
     _forget(cython.address(probes.slowest))
     _forget(cython.address(probes.longest.slow))
 

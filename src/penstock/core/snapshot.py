@@ -4,7 +4,7 @@
 import cython
 from cython.cimports.cpython.ref import PyObject
 from cython.cimports.penstock.core.loop import Loop
-from cython.cimports.penstock.core.probes import buckets_of, count_of
+from cython.cimports.penstock.core.probes import buckets_of, count_of, probes_settle
 from cython.cimports.penstock.core.ring import ring_size
 from cython.cimports.penstock.core.turn import LEFT_INBOX, LEFT_LANES, LEFT_READY, LEFT_TIMERS
 from cython.cimports.penstock.core.types import RECORDER_TURNS, HistogramC, LongestC, LoopC, ProbesC, TurnC
@@ -81,6 +81,7 @@ def loop_stats(loop: Loop):
     """Everything that the loop counts."""
     c: cython.pointer[LoopC] = cython.address(loop.c)
     probes: cython.pointer[ProbesC] = cython.address(c.probes)
+    probes_settle(probes)
     return LoopStats(
         name=loop.name,
         poller=loop.poller.name,

@@ -238,9 +238,9 @@ cdef enum:
     SUSPECTS = 16
 
 cdef struct HistogramC:     # bucket k counts the values v with 2^(k-1) <= v < 2^k
-    uint64_t buckets[HISTOGRAM_BUCKETS]
     uint64_t total
     uint64_t highest
+    uint64_t buckets[HISTOGRAM_BUCKETS]
 
 cdef struct TurnC:          # one line of the flight recorder
     uint64_t number
@@ -255,20 +255,34 @@ cdef struct TurnC:          # one line of the flight recorder
     uint32_t left           # steps that reached their limit
 
 cdef struct SlowC:           # the handlers between two looks at the clock; see probes.py on strides
-    PyObject* handlers[SUSPECTS]    # owned; NULL for a native handler
-    int fds[SUSPECTS]
-    int count
     int64_t took_ns
+    int count
+    int fds[SUSPECTS]
+    PyObject* handlers[SUSPECTS]    # owned; NULL for a native handler
 
 cdef struct LongestC:
     int64_t busy_ns
     uint64_t turn
     SlowC slow
 
-cdef struct ProbesC:
+cdef struct ProbesC:        # what every turn touches stands together
+    int64_t mark_ns         # the last look at the clock
+    int stride              # handlers between two looks
+    int due_in              # ... of them to come before the next one; `stride` if none has run since the last one
+    PyObject* same          # the last handler of `now` if it has no descriptor, borrowed from there; else NULL
+    bint long_way           # this turn has several suspects, or had a look at the clock, or nothing is pending
+    int64_t pending_ns      # the duration of a turn that is not in `turn_ns` yet; -1 for none
     uint64_t python_turns   # the turns that took the GIL
     uint64_t polls
     uint64_t polls_skipped
+    uint64_t deferred
+    uint64_t deferred_high_water
+    LongestC longest        # of all turns whose slowest handler was Python's
+    SlowC now               # since the last look; one may be kept over turns in which it runs alone
+    SlowC slowest           # of this turn
+    SlowC native_now
+    SlowC native_slowest
+    LongestC native_longest # of all turns whose slowest handler was native
     uint64_t waits
     uint64_t approaches     # waits that were cut short to be punctual
     uint64_t asleep_ns
@@ -277,9 +291,7 @@ cdef struct ProbesC:
     uint64_t ready_python
     uint64_t stale
     uint64_t errors
-    uint64_t deferred
     uint64_t deferred_refused
-    uint64_t deferred_high_water
     uint64_t closed_drops   # what close() found waiting in the inbox and among the deferred
     uint64_t timers_left    # turns whose timer step reached its budget
     uint64_t inbox_left
@@ -293,16 +305,6 @@ cdef struct ProbesC:
     HistogramC late_ns
     HistogramC batch
     TurnC recorder[RECORDER_TURNS]
-    int64_t mark_ns         # the last look at the clock
-    int stride              # handlers between two looks
-    int due_in              # ... after the first since the last one, before the next one
-    SlowC now               # since the last look
-    PyObject* same          # the last handler of `now` if it has no descriptor, borrowed from there; else NULL
-    SlowC slowest           # of this turn
-    LongestC longest        # of all turns whose slowest handler was Python's
-    SlowC native_now
-    SlowC native_slowest
-    LongestC native_longest # ... was native
 
 # ---- operation.py ---------------------------------------------------------------------------------------------------
 
