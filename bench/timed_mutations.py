@@ -24,6 +24,7 @@ SOURCES = ROOT / "src"
 TESTS = [
     "test_timed_mutations.py",
     "test_timed_system.py",
+    "test_timed_feeding.py",
     "test_timed_arrivals.py",
     "test_timed_running.py",
     "test_timed_records.py",

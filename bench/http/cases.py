@@ -5,9 +5,13 @@ A case never knows which server it asks. This file must not know what a table lo
 
 from __future__ import annotations
 
+import socket
+import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
+from holding import half_heads, still_open, unread_answers
 from load import Loads
 from servers import FILES, Server
 
@@ -18,6 +22,9 @@ CROWD = 10_000
 DEPTH = 16
 PIPELINES = 100
 WARM_S = 0.5
+# Connections that are held in the middle of something, and how long they are left alone before the memory is looked at.
+HELD = 1_000
+SETTLE_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -137,6 +144,24 @@ def idle(loads: Loads, server: Server, amount: Amount) -> Figures:
     }
 
 
+def _holding(
+    name: str, hold: Callable[[int, str, int], AbstractContextManager[list[socket.socket]]]
+) -> Callable[[Loads, Server, Amount], Figures]:
+    """Memory of connections that stop in the middle of something, above that of the server before them."""
+
+    def measure(loads: Loads, server: Server, amount: Amount) -> Figures:
+        count, path = min(HELD, amount.crowd), server.path(name)
+        loads.paced(server.port, seconds=WARM_S, connections=1, path=path, expect_bytes=FILES[name]).report()
+        base_kb = server.memory_kb()
+        with hold(server.port, path, count) as opened:
+            # Nothing is to come: what the server does about them it has done by then.
+            time.sleep(SETTLE_S)
+            held_kb = server.memory_kb()
+            return {"each_kb": (held_kb - base_kb) / count, "errors": float(count - still_open(opened))}
+
+    return measure
+
+
 def _small(connections: int) -> Case:
     floor = Row("p99_of_floor", "p99 / (connections / throughput)", ratio=False, goal="<= 1.3", bound=1.3)
     rows = (
@@ -206,6 +231,27 @@ CASES = {
                 Row("base_mb", "MiB before", ratio=False),
                 Row("errors", "errors", ratio=False, goal="0", bound=0),
             ),
+            rounds=False,
+        ),
+        Case(
+            "half",
+            "memory with 1,000 connections that have sent 4 KiB of a head",
+            _holding(SMALL, half_heads),
+            (
+                Row("each_kb", "KiB per connection", goal="<= 5", bound=5),
+                Row("errors", "closed meanwhile", ratio=False, goal="0", bound=0),
+            ),
+            rounds=False,
+        ),
+        Case(
+            "stalled",
+            "memory with 1,000 connections that do not read their 1 MB file",
+            _holding("1m.bin", unread_answers),
+            (
+                Row("each_kb", "KiB per connection", goal="<= 16", bound=16),
+                Row("errors", "closed meanwhile", ratio=False, goal="0", bound=0),
+            ),
+            large=True,
             rounds=False,
         ),
     )

@@ -73,6 +73,20 @@ sys.exit(run.main(["--quick", "--only", "{case}", *sys.argv[1:]]))
 
 
 @needs_compiler
+def test_connections_that_stop_in_the_middle_are_held(tmp_path: Path) -> None:
+    """By the server of this project: the stand-in serves one after the other."""
+    report = tmp_path / "figures.json"
+    only = ("--only", "half", "--only", "stalled", "--servers", "penstock")
+    done = run("http/run.py", "--quick", *only, "--json", str(report))
+    assert done.returncode == 0, done.stdout + done.stderr
+    figures = json.loads(report.read_text())
+    assert not figures["failures"]
+    for case in ("half", "stalled"):
+        (measured,) = figures["cases"][case]["penstock"]
+        assert measured["errors"] == 0
+
+
+@needs_compiler
 def test_an_overload_script_measures_any_server(tmp_path: Path) -> None:
     program = """
 import sys, common, flooder

@@ -12,6 +12,7 @@ from typing import Any
 
 from penstock import Reactor
 from penstock.core.clock import ManualClock
+from penstock.http.files import Files
 from penstock.http.options import HttpOptions
 from penstock.http.server import Handler, Server
 from tests.net.rig import PATIENCE_S, turn_until
@@ -219,7 +220,11 @@ class Served:
 
 @contextmanager
 def serving(
-    handler: Handler | None = None, *, files: str | os.PathLike[str] | None = None, clock: Any = None, **more: Any
+    handler: Handler | None = None,
+    *,
+    files: Files | str | os.PathLike[str] | None = None,
+    clock: Any = None,
+    **more: Any,
 ) -> Iterator[Served]:
     """A server on loopback; options of `HttpOptions` are taken from the rest of the arguments.
 

@@ -42,7 +42,10 @@ def some(*names: str) -> st.SearchStrategy[dict[str, Any]]:
 
 
 # Settings that exclude each other are tried by name below.
-BOUND = ("unix", "unix_mode", "fd", "workers", "threads", "tls_key", "tls_client_ca", "proxy_protocol", "status")
+BOUND = {
+    *("unix", "unix_mode", "fd", "workers", "threads", "tls_key", "tls_client_ca", "proxy_protocol", "status"),
+    "expires",
+}
 FREE = [name for name in SETTINGS if name not in BOUND]
 
 
@@ -245,6 +248,7 @@ def test_a_file_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
         ({"unix": "a", "fd": "3"}, "unix is 'a' and fd is 3; give one place to listen on"),
         ({"unix_mode": "660"}, "unix_mode is 660, but there is no Unix socket"),
         ({"tls_key": "key"}, "tls_key is 'key', but there is no certificate; give tls_cert, too"),
+        ({"expires": "true"}, "expires is true, but not for how long; give max_age, too"),
         ({"tls_client_ca": "ca"}, "tls_client_ca is 'ca', but there is no certificate"),
     ],
 )

@@ -379,6 +379,8 @@ def test_a_root_that_may_not_be_read_is_explained(tmp_path: Path) -> None:
         ({"max_age": -1}, "max_age"),
         ({"max_age": 1.5}, "max_age"),
         ({"max_age": 1 << 40}, "max_age"),
+        ({"expires": True}, "give max_age"),
+        ({"expires": 1, "max_age": 1}, "expires"),
         ({"cache_bytes": -1}, "cache_bytes"),
         ({"cache_entries": "many"}, "cache_entries"),
     ],

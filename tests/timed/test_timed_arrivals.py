@@ -1,14 +1,10 @@
-"""What comes from outside: from threads, coroutines and descriptors, bounded, with every overflow policy, counted."""
+"""What comes from outside: bounded, with every overflow policy, counted, and handled within a turn."""
 
 from __future__ import annotations
 
-import asyncio
 import gc
-import os
 import threading
 import weakref
-from collections.abc import Callable, Generator
-from types import coroutine
 from typing import Any
 
 import pytest
@@ -30,121 +26,13 @@ from penstock.timed import (
     reaction,
     us,
 )
+from tests.timed.test_timed_feeding import Sensor, start_thread
 
 GENEROUS_S = 20
 
 # How often a sleeping loop is woken in a test, and how often that is tried.
 WAKES = 20
 WAKES_TRIED_MAX = 10_000
-
-
-class Sensor(Reactor):
-    """Counts what arrives; stops at the third."""
-
-    arrival = PhysicalAction(int)
-    total = State(0)
-
-    @reaction(arrival)
-    def take(self) -> None:
-        self.total += self.arrival.value
-        if self.total >= 6:
-            self.request_stop()
-
-
-def test_a_thread_wakes_a_sleeping_program() -> None:
-    main = Sensor()
-    environment = Environment(main)
-    threads: list[threading.Thread] = []
-
-    def feed() -> None:
-        for number in (1, 2, 3):
-            main.arrival.schedule(number)
-
-    environment.scheduler.schedule_system(Tag(0, 0), lambda _: _start(threads, feed))
-    environment.run()
-    threads[0].join(GENEROUS_S)
-    assert main.total == 6
-    assert environment.figures()["queues"]["main.arrival"]["scheduled"] == 3
-
-
-def _start(threads: list[threading.Thread], target: Any) -> None:
-    threads.append(threading.Thread(target=target))
-    threads[-1].start()
-
-
-def test_a_readable_descriptor_and_a_deferred_call_feed_a_program() -> None:
-    main, loop = Sensor(), penstock.Reactor()
-    reader, writer = os.pipe()
-    ended: list[BaseException | None] = []
-
-    def readable(fd: int, events: int) -> None:
-        os.read(fd, 1)
-        main.arrival.schedule(4)
-
-    def done(error: BaseException | None) -> None:
-        ended.append(error)
-        loop.stop()
-
-    try:
-        loop.register(reader, penstock.READABLE, readable)
-        environment = Environment(main, loop=loop)
-        environment.start(done)
-        loop.defer(lambda: main.arrival.schedule(2))
-        loop.defer(os.write, writer, b"x")
-        loop.run()
-    finally:
-        loop.close()
-        os.close(reader)
-        os.close(writer)
-    assert main.total == 6
-    assert ended == [None]
-
-
-def test_a_coroutine_on_another_loop_feeds_a_program() -> None:
-    main = Sensor()
-    environment = Environment(main)
-    threads: list[threading.Thread] = []
-
-    async def feed() -> None:
-        for number in (1, 2, 3):
-            await asyncio.sleep(0)
-            assert main.arrival.schedule(number)
-
-    environment.scheduler.schedule_system(Tag(0, 0), lambda _: _start(threads, lambda: asyncio.run(feed())))
-    environment.run()
-    threads[0].join(GENEROUS_S)
-    assert main.total == 6
-
-
-@coroutine
-def pause(loop: penstock.Reactor, go_on: Callable[[], None]) -> Generator[None, None, None]:
-    """Let the loop go on, and be continued by it."""
-    loop.defer(go_on)
-    yield
-
-
-def test_a_coroutine_on_the_same_loop_feeds_a_program() -> None:
-    main, loop = Sensor(), penstock.Reactor()
-
-    async def feed() -> None:
-        for number in (1, 2, 3):
-            await pause(loop, go_on)
-            main.arrival.schedule(number)
-
-    fed = feed()
-
-    def go_on() -> None:
-        try:
-            fed.send(None)
-        except StopIteration:
-            return
-
-    environment = Environment(main, loop=loop)
-    environment.start(lambda _: loop.stop())
-    loop.defer(go_on)
-    loop.run()
-    loop.close()
-    assert main.total == 6
 
 
 def test_an_arrival_is_handled_within_a_turn() -> None:
@@ -320,7 +208,7 @@ def test_a_physical_action_may_let_threads_wait_for_room() -> None:
         taken.extend(main.arrival.schedule(number) for number in range(25))
 
     for _ in range(2):
-        environment.scheduler.schedule_system(Tag(0, 0), lambda _: _start(threads, feed))
+        environment.scheduler.schedule_system(Tag(0, 0), lambda _: start_thread(threads, feed))
     environment.run()
     for thread in threads:
         thread.join(GENEROUS_S)
@@ -420,7 +308,7 @@ def test_the_end_of_a_program_lets_waiting_threads_go() -> None:
     def fill(_: Tag) -> None:
         for number in (1, 2):
             main.arrival.schedule(number, delay=ms(60_000))
-        _start(threads, feed)
+        start_thread(threads, feed)
         while gate.blocked == 0:
             threads[0].join(0.001)
         environment.request_stop()

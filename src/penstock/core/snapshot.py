@@ -72,6 +72,13 @@ def _longest(probes: cython.pointer[ProbesC]):
     return LongestTurn(c.turn, c.busy_ns, _handlers(c), c.slow.took_ns)
 
 
+@cython.cfunc
+def _settled(c: cython.pointer[LoopC]) -> cython.pointer[ProbesC]:
+    """The probes, with everything that had happened by now."""
+    probes_settle(cython.address(c.probes))
+    return cython.address(c.probes)
+
+
 def describe_turns(loop: Loop):
     """The last turns, one line each, oldest first."""
     return tuple([str(line) for line in _recorder(cython.address(loop.c))])
@@ -80,8 +87,7 @@ def describe_turns(loop: Loop):
 def loop_stats(loop: Loop):
     """Everything that the loop counts."""
     c: cython.pointer[LoopC] = cython.address(loop.c)
-    probes: cython.pointer[ProbesC] = cython.address(c.probes)
-    probes_settle(probes)
+    probes: cython.pointer[ProbesC] = _settled(c)
     return LoopStats(
         name=loop.name,
         poller=loop.poller.name,

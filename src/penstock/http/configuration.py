@@ -96,6 +96,7 @@ class Configuration:
         Whole(0, limits.HTTP_MAX_AGE_MAX_S, optional=True),
         "seconds for which a file may be kept, for Cache-Control",
     )
+    expires: bool = _setting("files", False, Flag(), "tell them as a date, too, for those who know only Expires")
     precompressed: bool = _setting("files", True, Flag(), "look for neighbours that end in .br, .zst and .gz")
 
     wsgi: bool = _setting("applications", False, Flag(), "module:name is a WSGI application")
@@ -180,6 +181,8 @@ class Configuration:
         for name in ("tls_key", "tls_client_ca"):
             if getattr(self, name) is not None and self.tls_cert is None:
                 raise UsageError(f"{name} is {getattr(self, name)!r}, but there is no certificate; give tls_cert, too")
+        if self.expires and self.max_age is None:
+            raise UsageError("expires is true, but not for how long; give max_age, too")
         if self.status is not None:
             parse(self.status)
         self.options()

@@ -111,7 +111,7 @@ def _respond(files: cython.pointer[FilesC], answer: cython.pointer[AnswerC], que
     """A response of an answer that was given, or of what is to be done for it."""
     path = files.path[: files.path_size]
     if not answer.python:
-        return slow.plain(answer.status, _head(answer), _body(answer))
+        return slow.plain(answer.status, _head(answer), _body(answer), files.expires_s)
     if files.slow == SLOW_REDIRECT:
         return slow.redirect(path, query)
     if files.slow == SLOW_LISTING:
@@ -120,8 +120,8 @@ def _respond(files: cython.pointer[FilesC], answer: cython.pointer[AnswerC], que
     ranges = [(files.ranges.first[i], files.ranges.last[i]) for i in range(files.ranges.count)]
     fields = entry.head[entry.head_fields : entry.head_size]
     if entry.kind == ENTRY_LARGE:
-        return slow.parts(fields, ranges, entry.size, os.dup(entry.fd))
-    return slow.parts(fields, ranges, entry.size, entry.body[: entry.size])
+        return slow.parts(fields, ranges, entry.size, os.dup(entry.fd), files.expires_s)
+    return slow.parts(fields, ranges, entry.size, entry.body[: entry.size], files.expires_s)
 
 
 class Files:
@@ -139,6 +139,7 @@ class Files:
         listing=False,
         dotfiles=False,
         max_age=None,
+        expires=False,
         precompressed=True,
         cache_bytes=limits.HTTP_CACHE_BYTES,
         cache_entries=limits.HTTP_CACHE_ENTRIES,
@@ -156,6 +157,7 @@ class Files:
         self.c.root_path = self.root_bytes
         self.c.index = self.index_bytes
         self.c.kept = self.kept_bytes
+        self.c.expires_s = slow.checked_expires(expires, max_age)
         self.c.listing = listing
         self.c.dotfiles = dotfiles
         self.c.precompressed = precompressed

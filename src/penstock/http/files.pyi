@@ -12,7 +12,8 @@ class Files:
     """A directory whose files are served.
 
     `index` is what a directory is answered with; `listing` lists one that has no such file; `dotfiles` shows names that
-    begin with a dot; `max_age` (seconds) becomes Cache-Control; `precompressed` looks for neighbours .br, .zst, .gz.
+    begin with a dot; `max_age` (seconds) becomes Cache-Control, and with
+    `expires` Expires, too; `precompressed` looks for neighbours .br, .zst, .gz.
     """
 
     def __init__(
@@ -23,6 +24,7 @@ class Files:
         listing: bool = False,
         dotfiles: bool = False,
         max_age: int | None = None,
+        expires: bool = False,
         precompressed: bool = True,
         cache_bytes: int = ...,
         cache_entries: int = ...,

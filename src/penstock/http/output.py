@@ -10,7 +10,7 @@ This file must not know what a request means, nor touch an object of the interpr
 """
 
 import cython
-from cython.cimports.libc.stdint import int64_t, uint32_t
+from cython.cimports.libc.stdint import int64_t, uint16_t, uint32_t
 from cython.cimports.libc.stdio import snprintf
 from cython.cimports.libc.stdlib import free, malloc
 from cython.cimports.libc.string import memcpy, memset, strlen
@@ -50,6 +50,7 @@ COPY_MAX = cython.declare(int64_t, limits.HTTP_COPY_MAX_BYTES)
 SHARE = cython.declare(int64_t, limits.HTTP_SEND_SHARE_BYTES)
 SOURCES_KEPT = cython.declare(uint32_t, limits.HTTP_SOURCES_KEPT)
 SECOND_NS = cython.declare(int64_t, limits.NS_PER_S)
+EXPIRES_BYTES = cython.declare(cython.int, 40)
 PIECE = cython.declare(cython.int, 16384)
 if PIECE != limits.HTTP_PIECE_BYTES:
     raise AssertionError("an array in _send_secure does not have HTTP_PIECE_BYTES places")
@@ -154,6 +155,10 @@ def _stamp(engine: cython.pointer[EngineC]) -> cython.void:
     date_format(wall_ns // SECOND_NS, engine.stamp + 6)
     memcpy(engine.stamp + 35, b"\r\nServer: penstock\r\n", 20)
     engine.stamp_size = 55
+    if engine.files != cython.NULL and engine.files.expires_s >= 0:
+        memcpy(engine.expires, b"Expires: ", 9)
+        date_format(wall_ns // SECOND_NS + engine.files.expires_s, engine.expires + 9)
+        memcpy(engine.expires + 38, b"\r\n", 2)
     engine.stamp_due_ns = now_ns + SECOND_NS - wall_ns % SECOND_NS
 
 
@@ -172,6 +177,18 @@ def output_fields(conn: cython.pointer[HttpC], asked_to_stay: cython.bint) -> cy
         # A client of HTTP/1.0, which would otherwise expect the end.
         return output_put(conn, b"Connection: keep-alive\r\n\r\n", 26)
     return output_put(conn, b"\r\n", 2)
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _put_expires(conn: cython.pointer[HttpC], status: uint16_t) -> cython.void:
+    """Until when a file may be kept, for those who do not know Cache-Control."""
+    engine: cython.pointer[EngineC] = conn.engine
+    if status == 200 or status == 206 or status == 304:
+        if engine.loop.now_ns >= engine.stamp_due_ns:
+            _stamp(engine)
+        output_put(conn, engine.expires, EXPIRES_BYTES)
 
 
 @cython.cfunc
@@ -241,6 +258,8 @@ def output_answer(conn: cython.pointer[HttpC], head: cython.pointer[cython.const
         output_put(conn, answer.shared, answer.shared_size)
     else:
         output_put(conn, answer.head, answer.head_size)
+    if engine.files.expires_s >= 0:
+        _put_expires(conn, answer.status)
     output_fields(conn, head.minor == 0 and not conn.last)
     if size > 0 and answer.fd < 0 and size <= COPY_MAX:
         output_put(conn, answer.body, size)

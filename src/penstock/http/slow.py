@@ -10,6 +10,7 @@ from __future__ import annotations
 import html
 import os
 import stat
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -68,6 +69,17 @@ def checked_max_age(max_age: int | None) -> bytes:
     return f"Cache-Control: max-age={max_age}\r\n".encode()
 
 
+def checked_expires(expires: object, max_age: int | None) -> int:
+    """Return from now until when files may be kept, in seconds; -1 if that is not told."""
+    if not isinstance(expires, bool):
+        raise UsageError(f"expires is {expires!r}; give True or False")
+    if not expires:
+        return -1
+    if max_age is None:
+        raise UsageError("expires is wanted, but not for how long; give max_age, too")
+    return max_age
+
+
 # ---- answers ---------------------------------------------------------------------------------------------------------
 
 
@@ -88,9 +100,14 @@ def _fields(lines: bytes) -> list[tuple[bytes, bytes]]:
     return [(name, value) for name, value in pairs]
 
 
-def plain(status: int, head: bytes, body: bytes | FilePart) -> Response:
+def _expires(expires_s: int) -> list[tuple[bytes, bytes]]:
+    return [(b"Expires", format_date(int(time.time()) + expires_s))] if expires_s >= 0 else []
+
+
+def plain(status: int, head: bytes, body: bytes | FilePart, expires_s: int = -1) -> Response:
     """Return an answer that C has made, as a response."""
-    return Response(status, body, _fields(head.partition(b"\r\n")[2]))
+    more = _expires(expires_s) if status in (200, 206, 304) else []
+    return Response(status, body, _fields(head.partition(b"\r\n")[2]) + more)
 
 
 def redirect(path: bytes, query: bytes) -> Response:
@@ -155,9 +172,11 @@ class Parts:
         self.close()
 
 
-def parts(fields: bytes, ranges: list[tuple[int, int]], size: int, source: int | bytes) -> Response:
+def parts(
+    fields: bytes, ranges: list[tuple[int, int]], size: int, source: int | bytes, expires_s: int = -1
+) -> Response:
     """Return an answer with several ranges of a content of that size, which is in memory or in a descriptor to be owned."""
-    pairs = _fields(fields)
+    pairs = _fields(fields) + _expires(expires_s)
     kind = next(value for name, value in pairs if name == b"Content-Type")
     boundary = os.urandom(15).hex().encode()
     line = b"\r\n--%b\r\nContent-Type: %b\r\nContent-Range: bytes %d-%d/%d\r\n\r\n"

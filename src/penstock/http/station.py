@@ -109,6 +109,7 @@ def _files(configuration: Configuration) -> Files:
         listing=configuration.listing,
         dotfiles=configuration.dotfiles,
         max_age=configuration.max_age,
+        expires=configuration.expires,
         precompressed=configuration.precompressed,
     )
 

@@ -238,6 +238,7 @@ cdef struct FilesC:         # one directory as one loop serves it
     char* root_path
     char* index             # the name of an index file; empty: none
     char* kept              # fields that every answer with content has: Cache-Control
+    int64_t expires_s       # ... and from now until when, for Expires; -1: that is not told
     uint64_t root_device
     uint64_t root_inode
     int64_t root_checked_ns
@@ -695,6 +696,7 @@ cdef struct EngineC:
     OutputC out
     char stamp[80]          # "Date: ...\r\nServer: ...\r\n"
     uint32_t stamp_size
+    char expires[48]        # "Expires: ...\r\n", where files tell it
     int64_t stamp_due_ns
     int64_t wall_offset_ns  # from the loop's clock to the calendar
     HttpC* first
