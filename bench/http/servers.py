@@ -151,7 +151,9 @@ mimetype.assign = ( ".bin" => "application/octet-stream" )
 def _granian(place: Place, interface: str, app: str, *more: str) -> list[str]:
     line = ["-m", "granian", "--interface", interface, "--host", "127.0.0.1", "--port", str(place.port)]
     line += ["--workers", "1", "--http", "1", "--no-ws", "--no-access-log", "--log-level", "error"]
-    line += ["--backlog", str(BACKLOG), "--http1-pipeline-flush", "--working-dir", str(APPS)]
+    # Its back-pressure counts connections: by default it would leave all but as many as its backlog to the kernel.
+    line += ["--backlog", str(BACKLOG), "--backpressure", str(CONNECTIONS)]
+    line += ["--http1-pipeline-flush", "--working-dir", str(APPS)]
     return [sys.executable, *line, *more, app]
 
 

@@ -63,7 +63,7 @@ def test_a_case_measures_any_server(tmp_path: Path, case: str, figure: str) -> N
 import sys, cases, run, servers
 servers.KINDS.clear()
 servers.KINDS["stand-in"] = servers.Kind("stand-in", command, "wsgiref")
-run.QUICK = cases.Amount(flat_s=1.0, paced_s=1.0, crowd=20)
+run.QUICK = cases.Amount(flat_s=1.0, crowd_s=1.0, paced_s=1.0, crowd=20)
 sys.exit(run.main(["--quick", "--only", "{case}", *sys.argv[1:]]))
 """
     figures = play(str(BENCH / "http" / "apps"), program, "hello_wsgi", tmp_path / "figures.json")
