@@ -12,7 +12,7 @@ This file must not touch an object of the interpreter, nor know what a file or a
 
 import cython
 from cython.cimports.libc.stdint import int64_t, uint32_t, uint64_t
-from cython.cimports.libc.stdlib import free, malloc, realloc
+from cython.cimports.libc.stdlib import free, realloc
 from cython.cimports.libc.string import memcpy, memmove
 from cython.cimports.penstock.core.clock import clock_now
 from cython.cimports.penstock.core.nogil import native_start_timer
@@ -39,6 +39,7 @@ from cython.cimports.penstock.http.types import (
     EVENT_REPLY,
     EVENT_STALL,
     HEAD_BAD,
+    HEAD_FIELDS_MAX,
     HEAD_MORE,
     NEED_PIECE,
     STATE_BODY,
@@ -50,6 +51,7 @@ from cython.cimports.penstock.http.types import (
     STATE_SENDING,
     STATE_WORKING,
     EngineC,
+    FieldC,
     HeadC,
     HttpC,
     RequestC,
@@ -137,14 +139,23 @@ def _hold(conn: cython.pointer[HttpC]) -> cython.void:
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
+def _head_bytes(head: cython.pointer[cython.const[HeadC]]) -> cython.size_t:
+    """How much of a head's structure is in use: there is room for many more fields than most heads have."""
+    return cython.sizeof(HeadC) - (HEAD_FIELDS_MAX - head.field_count) * cython.sizeof(FieldC)
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
 def _partial(conn: cython.pointer[HttpC], head: cython.pointer[HeadC]) -> cython.void:
-    """Half a head: remember how far it was looked at."""
-    if conn.partial == cython.NULL:
-        conn.partial = cython.cast(cython.pointer[HeadC], malloc(cython.sizeof(HeadC)))
-        if conn.partial == cython.NULL:
+    """Half a head: remember how far it was looked at, in no more memory than that takes."""
+    if conn.partial == cython.NULL or conn.partial.field_count != head.field_count:
+        room: cython.p_void = realloc(conn.partial, _head_bytes(head))
+        if room == cython.NULL:
             step_end(conn, END_ERROR)
             return
-        memcpy(conn.partial, head, cython.sizeof(HeadC))
+        conn.partial = cython.cast(cython.pointer[HeadC], room)
+    memcpy(conn.partial, head, _head_bytes(head))
     step(conn, EVENT_BYTES)
 
 
@@ -154,10 +165,11 @@ def _partial(conn: cython.pointer[HttpC], head: cython.pointer[HeadC]) -> cython
 def _head(conn: cython.pointer[HttpC], data: cython.p_const_char, size: cython.size_t) -> cython.size_t:
     """Look at a head; the number of bytes that are done with."""
     engine: cython.pointer[EngineC] = conn.engine
-    head: cython.pointer[HeadC] = conn.partial
+    head: cython.pointer[HeadC] = cython.address(engine.head)
     used: cython.size_t = size
-    if head == cython.NULL:
-        head = cython.address(engine.head)
+    if conn.partial != cython.NULL:
+        memcpy(head, conn.partial, _head_bytes(conn.partial))
+    else:
         head_reset(head)
         conn.arrival_ns = engine.loop.now_ns
     # A head ends before its limit, which is below the most that 32 bits can say.

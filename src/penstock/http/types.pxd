@@ -630,7 +630,7 @@ cdef struct HttpC:          # one connection
     uint32_t rest_size
     uint32_t rest_capacity
     char* rest              # bytes that are not used up
-    HeadC* partial          # of a head that is not complete; it begins where `rest` does
+    HeadC* partial          # of a head that is not complete; it begins where `rest` does. Cut off behind its last field
     SourceC* first_source
     SourceC* last_source
     RequestC* request
