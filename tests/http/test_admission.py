@@ -209,6 +209,53 @@ def test_a_withdrawn_request_is_not_begun() -> None:
     assert admission.counters()["refused"]["gone"] == 1
 
 
+def test_who_goes_away_comes_after_who_waits() -> None:
+    admission = Admission()
+    other = Ticket(0, peer=2)
+    assert admission.offer(other, 0) is None
+    assert admission.next(0) is other
+    admission.done(other, 0)
+    for _ in range(4):
+        ticket = Ticket(0, peer=1)
+        assert admission.offer(ticket, 0) is None
+        admission.withdraw(ticket)
+    first, second = Ticket(0, peer=1), Ticket(1, peer=2)
+    for ticket in (first, second):
+        assert admission.offer(ticket, 1) is None
+    # The second has come later, from an address whose clients wait. What it leaves the first may have.
+    for ticket in (second, first):
+        assert admission.next(2) is ticket
+        admission.done(ticket, 2)
+    # It is forgotten soon.
+    later_ns = 5 * SECOND
+    first, second = Ticket(later_ns, peer=1), Ticket(later_ns + 1, peer=2)
+    for ticket in (first, second):
+        assert admission.offer(ticket, later_ns + 1) is None
+    for ticket in (first, second):
+        assert admission.next(later_ns + 2) is ticket
+        admission.done(ticket, later_ns + 2)
+
+
+def test_who_goes_away_now_and_then_is_no_worse_off() -> None:
+    admission = Admission()
+    for number in range(12):
+        ticket = Ticket(0, peer=1)
+        assert admission.offer(ticket, 0) is None
+        if number % 3 == 0:
+            admission.withdraw(ticket)
+        else:
+            assert admission.next(0) is ticket
+            admission.done(ticket, 0)
+        other = Ticket(0, peer=2)
+        assert admission.offer(other, 0) is None
+        assert admission.next(0) is other
+        admission.done(other, 0)
+    first, second = Ticket(0, peer=1), Ticket(1, peer=2)
+    for ticket in (first, second):
+        assert admission.offer(ticket, 1) is None
+    assert admission.next(2) is first
+
+
 def test_what_waits_is_kept_alive_and_let_go_of() -> None:
     admission = Admission()
     label = [1]

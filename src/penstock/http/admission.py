@@ -2,9 +2,9 @@
 """Which request is next, which is refused, and how many may be in work? A queue that knows how old everything in it is.
 
 Three queues are served in this order: health checks (few of them per second), requests of addresses that have had less
-than their fair share lately, requests of the others. Each is in order of age, and oldest first, until it *stands*: for
-100 ms its oldest has been older than 5 ms (or than two services, if they take longer) whenever somebody looked for work
-(waits.py). A burst does not stand, an overload does. Then
+than their fair share lately and mostly wait for their answers, requests of the others. Each is in order of age, and
+oldest first, until it *stands*: for 100 ms its oldest has been older than 5 ms (or than two services, if they take longer)
+whenever somebody looked for work (waits.py). A burst does not stand, an overload does. Then
 
 - the newest is served first, because its client certainly still waits,
 - only as many wait as can be begun soon enough to matter: eight services' worth, 20 to 30 ms. The others are refused, the
@@ -30,6 +30,7 @@ from cython.cimports.penstock.http.shares import (
     shares_heavy,
     shares_init,
     shares_leave,
+    shares_lose,
     shares_of,
     shares_wait,
 )
@@ -349,6 +350,8 @@ def admission_expired(
 def admission_withdraw(admission: cython.pointer[AdmissionC], work: cython.pointer[WorkC]) -> cython.void:
     """A queued request is withdrawn: its connection is over."""
     if work.queued:
+        if work.share != cython.NULL:
+            shares_lose(cython.address(admission.shares), work.share)
         _unlink(admission, work)
         admission.refused[REFUSE_GONE] += 1
 

@@ -13,3 +13,4 @@ cdef bint shares_crowds(const SharesC* shares, const ShareC* share, uint32_t pla
 cdef void shares_wait(SharesC* shares, ShareC* share) noexcept nogil
 cdef void shares_leave(SharesC* shares, ShareC* share) noexcept nogil
 cdef void shares_charge(SharesC* shares, ShareC* share) noexcept nogil
+cdef void shares_lose(SharesC* shares, ShareC* share) noexcept nogil

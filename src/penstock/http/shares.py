@@ -2,7 +2,8 @@
 """Who has had how much lately? A bounded table of addresses, and what a fair share is.
 
 An address is heavy when what it has had in about the last second, together with what it waits for, is more than what
-each of the active addresses would get if all got the same. An address that is alone is never heavy.
+each of the active addresses would get if all got the same. So is one whose clients go away oftener than they wait: what is
+done for them is mostly done for nobody. An address that is alone is never heavy.
 
 The table is a set of four slots per hash. A new address takes the slot of one that has nothing waiting and was not seen
 for longest; if all four have something waiting, it shares the slot with the fewest: whoever floods with addresses meets
@@ -84,10 +85,20 @@ def _unsee(shares: cython.pointer[SharesC], share: cython.pointer[ShareC]) -> cy
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
+def _catch_up(shares: cython.pointer[SharesC], share: cython.pointer[ShareC]) -> cython.void:
+    """Let what an address has had fade up to the present epoch."""
+    passed: int64_t = shares.epoch - share.epoch
+    share.used = _faded(share.used, passed)
+    share.gone = _faded(share.gone, passed)
+    share.epoch = shares.epoch
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
 def _see(shares: cython.pointer[SharesC], share: cython.pointer[ShareC]) -> cython.void:
     """The address has asked in the present epoch."""
-    share.used = _faded(share.used, shares.epoch - share.epoch)
-    share.epoch = shares.epoch
+    _catch_up(shares, share)
     share.seen = shares.epoch
     shares.fresh[shares.epoch & (SHARE_EPOCHS - 1)] += 1
     shares.active += 1
@@ -128,6 +139,7 @@ def _slot_of(shares: cython.pointer[SharesC], peer: uint64_t) -> cython.pointer[
         shares.evicted += 1
     victim.peer = peer
     victim.used = 0
+    victim.gone = 0
     victim.epoch = shares.epoch
     victim.seen = shares.epoch - SHARE_EPOCHS
     return victim
@@ -155,6 +167,8 @@ def shares_heavy(
     """Whether one more request would be more than a fair share; a quarter and one request more is still fair."""
     if shares.active < 2:
         return False
+    if share.gone > 2 * SHARE_UNIT and share.gone > share.used:
+        return True
     fair: uint64_t = (shares.used + cython.cast(uint64_t, shares.waiting) * SHARE_UNIT) // shares.active
     return share.used + cython.cast(uint64_t, share.waiting) * SHARE_UNIT > fair + (fair >> 2) + SHARE_UNIT
 
@@ -197,7 +211,15 @@ def shares_leave(shares: cython.pointer[SharesC], share: cython.pointer[ShareC])
 @cython.exceptval(check=False)
 def shares_charge(shares: cython.pointer[SharesC], share: cython.pointer[ShareC]) -> cython.void:
     """Work on a request of the address begins: that is what it has had."""
-    share.used = _faded(share.used, shares.epoch - share.epoch)
-    share.epoch = shares.epoch
+    _catch_up(shares, share)
     share.used += SHARE_UNIT
     shares.used += SHARE_UNIT
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def shares_lose(shares: cython.pointer[SharesC], share: cython.pointer[ShareC]) -> cython.void:
+    """The peer of a request that waited has gone away."""
+    _catch_up(shares, share)
+    share.gone += SHARE_UNIT

@@ -298,7 +298,8 @@ cdef struct WorkC:          # a request that waits for, or is in, Python's hands
 cdef struct ShareC:         # what one address has had lately (shares.py)
     uint64_t peer           # 0: the slot is free
     uint64_t used           # requests begun, times SHARE_UNIT, fading with time
-    int64_t epoch           # when that was last brought up to date
+    uint64_t gone           # requests whose peer went away while they waited, in the same way
+    int64_t epoch           # when these were last brought up to date
     int64_t seen            # the epoch of its last request
     uint32_t waiting        # requests in the queue; a slot with one is not given to somebody else
 
