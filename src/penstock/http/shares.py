@@ -2,8 +2,9 @@
 """Who has had how much lately? A bounded table of addresses, and what a fair share is.
 
 An address is heavy when what it has had in about the last second, together with what it waits for, is more than what
-each of the active addresses would get if all got the same. So is one whose clients go away oftener than they wait: what is
-done for them is mostly done for nobody. An address that is alone is never heavy.
+each of the active addresses would get if all got the same. So is one whose clients give up more than a third of their
+requests before these are begun: what is done for it is likely to be done for nobody. An address that is alone is never
+heavy.
 
 The table is a set of four slots per hash. A new address takes the slot of one that has nothing waiting and was not seen
 for longest; if all four have something waiting, it shares the slot with the fewest: whoever floods with addresses meets
@@ -167,7 +168,7 @@ def shares_heavy(
     """Whether one more request would be more than a fair share; a quarter and one request more is still fair."""
     if shares.active < 2:
         return False
-    if share.gone > 2 * SHARE_UNIT and share.gone > share.used:
+    if share.gone > SHARE_UNIT and share.gone * 2 > share.used:
         return True
     fair: uint64_t = (shares.used + cython.cast(uint64_t, shares.waiting) * SHARE_UNIT) // shares.active
     return share.used + cython.cast(uint64_t, share.waiting) * SHARE_UNIT > fair + (fair >> 2) + SHARE_UNIT
