@@ -120,10 +120,14 @@ int epoll_ctl(int epoll, int operation, int fd, struct epoll_event *event) {
     return done;
 }
 
-/* Who was told "would block" is told when that is over: with edges only by somebody who makes the kernel look again. */
-static int would_block(int fd) {
+static void look_again(int fd) {
     REAL(epoll_ctl);
     if (fd >= 0 && fd < NUMBERS && edges[fd].event.events) real(edges[fd].epoll, EPOLL_CTL_MOD, fd, &edges[fd].event);
+}
+
+/* Who was told "would block" is told when that is over: with edges only by somebody who makes the kernel look again. */
+static int would_block(int fd) {
+    look_again(fd);
     FAIL(EAGAIN);
 }
 
@@ -332,7 +336,11 @@ long syscall(long number, ...) {
 
 int poll(struct pollfd *fds, nfds_t count, int timeout_ms) {
     REAL(poll);
-    if (fate(CALL_poll, POLL)) FAIL(EINTR);
+    if (fate(CALL_poll, POLL)) {
+        /* The interpreter takes an interrupt of a look without a wait for "nothing is ready": a word to keep, too. */
+        for (nfds_t index = 0; index < count; index++) look_again(fds[index].fd);
+        FAIL(EINTR);
+    }
     return real(fds, count, timeout_ms);
 }
 
