@@ -14,6 +14,7 @@ from penstock.timed import (
     Environment,
     Input,
     LogicalAction,
+    Mode,
     PhysicalAction,
     Reactor,
     SchedulerStopped,
@@ -439,3 +440,25 @@ def test_a_listener_that_raises_stops_the_program() -> None:
     with pytest.raises(RuntimeError, match="no"):
         environment.run()
     assert (environment.scheduler.running, environment.scheduler.executing) == (False, False)
+
+
+class Around(Reactor):
+    """Hands what it gets to two that tell what is late; to one of them by a connection of a mode."""
+
+    x = Input(int)
+    on = Mode(initial=True)
+
+    def __init__(self) -> None:
+        self.near, self.far = Late(), Late()
+        self.connect(self.x, self.near.x)
+        self.connect(self.x, self.far.x, mode=self.on)
+
+
+def test_an_input_that_is_late_is_late_behind_its_connections() -> None:
+    main = Around()
+    environment = Environment(main, clock=ManualClock(), timeout=ms(20))
+    environment.scheduler.schedule_system(Tag(ms(1), 0), lambda _: environment.inject(main.x, 1, Tag(ms(10), 0)))
+    environment.scheduler.schedule_system(Tag(ms(12), 0), lambda _: environment.inject(main.x, 2, Tag(ms(4), 0)))
+    environment.run()
+    wanted = ["1 at (10 ms, 0)", "also False", "late 2 meant for (4 ms, 0) at (10 ms, 1)", "also True"]
+    assert (main.near.log, main.far.log) == (wanted, wanted)
