@@ -19,8 +19,11 @@ from penstock.errors import UsageError
 _NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
-def application(target: str | None) -> Callable[..., Any] | None:
-    """Return what `module:name` names, or None if the target is a directory. The current folder is looked in, too."""
+def application(target: str | None, *, factory: bool = False) -> Callable[..., Any] | None:
+    """Return what `module:name` names, or None if the target is a directory. The current folder is looked in, too.
+
+    With `factory` that is called without arguments, and returns the application.
+    """
     if target is None:
         raise UsageError("nothing to serve; give a directory, or module:name")
     if os.path.isdir(target):
@@ -38,9 +41,26 @@ def application(target: str | None) -> Callable[..., Any] | None:
         found = getattr(found, part)
     if not callable(found):
         raise UsageError(f"TARGET is {target!r}, which cannot be called; give the name of a function")
+    if factory:
+        found = _made(found, target)
     if inspect.iscoroutinefunction(found) or inspect.iscoroutinefunction(getattr(type(found), "__call__", None)):  # noqa: B004
         raise UsageError(f"TARGET is {target!r}, which is asynchronous; give a function that returns a Response")
     return found  # type: ignore[no-any-return]
+
+
+def _made(factory: Callable[[], Any], target: str) -> Callable[..., Any]:
+    try:
+        made = factory()
+    except Exception as error:
+        raise UsageError(
+            f"TARGET is {target!r}, which fails to make an application: {type(error).__name__}: {error}; mend it, "
+            "or leave out factory"
+        ) from error
+    if not callable(made):
+        raise UsageError(
+            f"TARGET is {target!r}, which makes {type(made).__name__} instead of an application; leave out factory"
+        )
+    return made  # type: ignore[no-any-return]
 
 
 def _module(name: str, target: str) -> Any:

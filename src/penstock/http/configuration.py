@@ -100,6 +100,13 @@ class Configuration:
     precompressed: bool = _setting("files", True, Flag(), "look for neighbours that end in .br, .zst and .gz")
 
     wsgi: bool = _setting("applications", False, Flag(), "module:name is a WSGI application")
+    factory: bool = _setting(
+        "applications", False, Flag(), "module:name makes the application: call it without arguments"
+    )
+    static: str | None = _setting(
+        "applications", None, Text(optional=True), "a directory that is served beside the application"
+    )
+    static_prefix: str = _setting("applications", "/static/", Text(), "where: what its addresses begin with")
     wsgi_threads: int = _setting(
         "applications", limits.WSGI_THREADS, Whole(1, limits.WSGI_THREADS_MAX), "threads of each loop that ask it"
     )

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from penstock import limits
+from penstock.errors import UsageError
 from penstock.http.application import application
 from penstock.http.configuration import Configuration
 from penstock.http.counting import add_up, lasting
@@ -47,11 +48,11 @@ class Site:
             raise
 
     def _open(self, configuration: Configuration, reactor: Reactor, listening: socket.socket) -> None:
-        handler = application(configuration.target)
+        handler = application(configuration.target, factory=configuration.factory)
         secure = _secure(configuration)
-        if handler is None:
-            self._files = _files(configuration)
-        elif configuration.wsgi:
+        self._files = _files(configuration, handler is None)
+        beside = handler is not None and self._files is not None
+        if handler is not None and configuration.wsgi:
             from penstock.http.wsgi import WsgiHandler
 
             handler = self._pool = WsgiHandler(handler, reactor, threads=configuration.wsgi_threads)
@@ -65,6 +66,7 @@ class Site:
                 reactor=reactor,
                 fd=own,
                 files=self._files,
+                prefix=configuration.static_prefix if beside else "",
                 options=configuration.options(),
                 log=self.log,
                 secure=secure,
@@ -101,10 +103,15 @@ class Site:
             self.log.close()
 
 
-def _files(configuration: Configuration) -> Files:
-    assert configuration.target is not None
+def _files(configuration: Configuration, alone: bool) -> Files | None:
+    """The files of the target if that is a directory, and so alone; else those beside the application, if there are any."""
+    if alone and configuration.static is not None:
+        raise UsageError(f"static is {configuration.static!r}, but TARGET is a directory, too; give one of them")
+    root = configuration.target if alone else configuration.static
+    if root is None:
+        return None
     return Files(
-        configuration.target,
+        root,
         index=configuration.index,
         listing=configuration.listing,
         dotfiles=configuration.dotfiles,
@@ -125,8 +132,9 @@ def _secure(configuration: Configuration) -> Secure | None:
 
 def check(configuration: Configuration) -> None:
     """Find out whether a configuration can be served, as far as that is known without serving it."""
-    if application(configuration.target) is None:
-        _files(configuration).close()
+    files = _files(configuration, application(configuration.target) is None)
+    if files is not None:
+        files.close()
     _secure(configuration)
     # The format is the log's to judge; no file of the user's is made for that.
     Log(os.devnull, format=configuration.log_format, sample=configuration.log_sample).close()
