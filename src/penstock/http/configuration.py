@@ -35,6 +35,9 @@ METAVARS: Final = {
     "tls_key": "FILE",
     "tls_client_ca": "FILE",
     "log_format": "FORMAT",
+    "static": "DIR",
+    "static_prefix": "/NAME/",
+    "trusted": "ADDRESSES",
 }
 
 
