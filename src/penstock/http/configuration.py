@@ -99,7 +99,9 @@ class Configuration:
         Whole(0, limits.HTTP_MAX_AGE_MAX_S, optional=True),
         "seconds for which a file may be kept, for Cache-Control",
     )
-    expires: bool = _setting("files", False, Flag(), "tell them as a date, too, for those who know only Expires")
+    expires: bool = _setting(
+        "files", False, Flag(), "tell max_age as a date, too: Expires, for those who know nothing else"
+    )
     precompressed: bool = _setting("files", True, Flag(), "look for neighbours that end in .br, .zst and .gz")
 
     wsgi: bool = _setting("applications", False, Flag(), "module:name is a WSGI application")

@@ -12,8 +12,8 @@ class Files:
     """A directory whose files are served.
 
     `index` is what a directory is answered with; `listing` lists one that has no such file; `dotfiles` shows names that
-    begin with a dot; `max_age` (seconds) becomes Cache-Control, and with
-    `expires` Expires, too; `precompressed` looks for neighbours .br, .zst, .gz.
+    begin with a dot; `max_age` (seconds) becomes Cache-Control, and with `expires` Expires, too; `precompressed` looks
+    for neighbours .br, .zst, .gz.
     """
 
     def __init__(
